@@ -1,6 +1,7 @@
-"""Time exact search among vectors of bytes beside other libraries, in turns.
+"""Time exact search among vectors of bytes, or of floats, beside other libraries, in turns.
 
     python asv_bench/exact_search.py
+    python asv_bench/exact_search.py --floats
     python asv_bench/exact_search.py --vectors "100000x384 k 10" --queries 1 32 --turns 9
 
 A figure is the median of a contender's turns in milliseconds. Each turn of one query repeats the call for a while.
@@ -12,7 +13,7 @@ import statistics
 import time
 
 import saving
-from benchmarks import conditions, search
+from benchmarks import conditions, float_search, search
 
 LONGEST = 3  # seconds of a call: contenders that take longer are left out
 _TURN = 0.03  # seconds of calls in a turn, at least
@@ -30,12 +31,12 @@ def measure(call, seconds=_TURN):
     return statistics.median(times) * 1000
 
 
-def contenders(vectors, names):
-    """Return the search of each contender that is installed."""
+def contenders(module, names, *given):
+    """Return the search of each contender of a benchmark that is installed."""
     found = {}
     for name in names:
         try:
-            found[name] = search.CONTENDERS[name](vectors)
+            found[name] = module.CONTENDERS[name](*given)
         except NotImplementedError as error:
             print(f"({error})")
     return found
@@ -47,7 +48,7 @@ def row(searches, queries, k, turns):
     for name, each in searches.items():
         start = time.perf_counter()
         each(queries, k)
-        if time.perf_counter() - start < LONGEST:
+        if name == "dmlcpu" or time.perf_counter() - start < LONGEST:
             calls[name] = lambda each=each: each(queries, k)
         else:
             refused[name] = f"takes more than {LONGEST} seconds"
@@ -60,17 +61,20 @@ def row(searches, queries, k, turns):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--vectors", nargs="+", default=list(search.SIZES), choices=search.SIZES, help="(default: all)")
+    parser.add_argument("--floats", action="store_true", help="among floats, of usual and of hostile data")
+    parser.add_argument("--vectors", nargs="+", metavar="CASE", help="(default: all)")
     parser.add_argument("--queries", type=int, nargs="+", default=search.QUERIES, metavar="N")
-    parser.add_argument("--only", nargs="+", default=list(search.CONTENDERS), metavar="NAME")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="contenders (default: all)")
     parser.add_argument("--turns", type=int, default=5, metavar="N", help="default: %(default)s")
     parser.add_argument("--scale", type=int, default=1, metavar="N", help="divide the number of vectors by N")
     parser.add_argument("--save", action="store_true", help="write the samples to asv_bench/comparisons")
     args = parser.parse_args(arguments)
-    for name in args.vectors:
-        count, depth, k = search.SIZES[name]
-        vectors, queries = search.data(count // args.scale, depth)
-        searches = contenders(vectors, args.only)
+    module, table = (float_search, "float_search") if args.floats else (search, "search")
+    for name in args.vectors or module.SIZES:
+        *kind, count, depth, k = module.SIZES[name][:4] if args.floats else module.SIZES[name]
+        metric = module.SIZES[name][4:] if args.floats else ()
+        vectors, queries = module.data(*kind, count // args.scale, depth, *metric)
+        searches = contenders(module, args.only or module.CONTENDERS, vectors, *metric)
         for rows in args.queries:
             times, refused = row(searches, queries[:rows], k, args.turns)
             medians = {who: statistics.median(each) for who, each in times.items()}
@@ -80,7 +84,7 @@ def main(arguments=None):
             print(f"{name}, {rows} queries: dmlcpu {ours:.3g}, {others}{ratio}", flush=True)
             if args.save:
                 samples = {who: [ms / 1000 for ms in each] for who, each in times.items()}
-                cell = saving.cell("search", f"{name}, {rows} queries", samples, args.turns)
+                cell = saving.cell(table, f"{name}, {rows} queries", samples, args.turns)
                 cell.refused = refused
                 cell.save()
 

@@ -40,7 +40,6 @@ COMPILES_FIRST = "are compiled first"  # what commands print on standard error i
 
 # Packages that a page's examples need besides the tests' own requirements.
 NEEDED = {
-    "coming_from_faiss.rst": "faiss",
     "coming_from_onnxruntime.rst": "onnxruntime",
     "coming_from_pytorch.rst": "torch",
     "other_arrays.rst": "torch",
@@ -65,6 +64,8 @@ NOT_RUN = {
 }
 # Blocks of these languages are shown, not run: formulas and output, data, and a command of GNU parallel.
 SHOWN = {"json", "sh", "text"}
+# Blocks of Python that are no sessions, by their page, and the tests that run them.
+RUN_BY_TESTS = {"search_adapters.rst": "tests/search/test_search_packages.py"}
 HAS_SHELL = os.name == "posix" and all(map(shutil.which, ("bash", "make")))
 PORT = "8786"  # replaced by a free port
 
@@ -132,6 +133,7 @@ def test_every_block_of_a_page_is_run(page):
     examples = doctest.DocTestParser().get_examples(page.read_text("utf-8"))
     assert bool(languages.pop("pycon", 0)) == bool(examples)
     assert languages.pop("console", 0) == len(sessions_of(page))
+    assert not languages.pop("python", 0) or page.name in RUN_BY_TESTS
     assert languages.keys() <= SHOWN
     if page not in STORIES:
         for session in sessions_of(page):
@@ -258,7 +260,7 @@ def test_every_public_name_is_in_the_reference():
     public = {name for name in dmlcpu.__all__ if not inspect.ismodule(getattr(dmlcpu, name))} - {"__version__"}
     public |= {f"batch.{name}" for name in dmlcpu.batch.__all__}
     public |= {f"search.{name}" for name in dmlcpu.search.__all__}
-    public |= {f"reference.{name}" for name in (*OPERATORS, "knn")}
+    public |= {f"reference.{name}" for name in (*OPERATORS, "knn", "exact_knn")}
     assert public <= described
     assert described <= listed
 

@@ -1,25 +1,30 @@
-"""``dmlcpu search build | query``: exact search among vectors of bytes, from files to files."""
+"""``dmlcpu search build | query``: exact search among vectors of floats or bytes, from files to files."""
 
 import argparse
 import contextlib
+import faulthandler
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, check_environment, complain, tell
 
-SUMMARY = "build an index of int8 vectors, or search it"
+SUMMARY = "build an index of vectors, or search it"
 EPILOG = """\
-Vectors are int8 or uint8, or floats, which are quantized. Files (.npy, .npz, .safetensors, .zarr, .pb) are read in
-blocks; FILE::NAME is an array in a file that holds several. An index is a folder; name it NAME.index to use it as the
-`op` of a job of `dmlcpu batch`.
+Vectors are floats, or int8 or uint8. Floats are kept and searched exactly, unless --floats says otherwise. Files (.npy,
+.npz, .safetensors, .zarr, .pb) are read in blocks; FILE::NAME is an array in a file that holds several. An index is a
+folder; name it NAME.index to use it as the `op` of a job of `dmlcpu batch`.
 
 examples:
-  dmlcpu search build vectors.npy -o corpus.index --metric cosine --floats
-  dmlcpu search query corpus.index queries.npy -k 10 -o found.npz --rescore 4
+  dmlcpu search build vectors.npy -o corpus.index --metric cosine
+  dmlcpu search query corpus.index queries.npy -k 10 -o found.npz
 
 Exit codes: 0 done, 1 failed while running, 2 bad files or usage, 130 interrupted."""
+
+_FLOATS = ("exact", "rescore", "drop")
+_FLOATS_HELP = "what becomes of floats: searched exactly (default), quantized and kept to rescore with, or quantized"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     build.add_argument("--metric", choices=("ip", "l2", "cosine"), default="ip", help="(default: ip)")
     build.add_argument("--ids", metavar="FILE", help="ids to return instead of positions, integers (N,)")
     build.add_argument("--ranges", metavar="FILE", help="least and greatest values of affine bytes, (2, D)")
-    build.add_argument("--floats", action="store_true", help="keep the floats, too, to rescore with")
+    build.add_argument("--floats", choices=_FLOATS, default="exact", help=_FLOATS_HELP)
     query = actions.add_parser("query", help="search an index", allow_abbrev=False)
     query.add_argument("index", metavar="INDEX", help="a folder that `build` wrote")
     query.add_argument("queries", metavar="QUERIES", help="a file of queries (M, D)")
@@ -41,8 +46,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     output = "a file of scores and indices: .npz, .zarr..."
     query.add_argument("-o", "--output", metavar="OUT", required=True, help=output)
     query.add_argument("--rescore", type=at_least(1), metavar="N", help="score the K * N best again as floats")
-    query.add_argument("--mask", metavar="FILE", help="which vectors may be found, bool (N,)")
+    query.add_argument("--mask", metavar="FILE", help="which vectors may be found, bool (N,) or (M, N)")
     query.add_argument("--allowlist", metavar="FILE", help="ids, or positions, that may be found")
+    query.add_argument("--exclude", metavar="FILE", help="what each query must not find, bool (M, N)")
     for action in (build, query):
         action.add_argument("--quiet", "-q", action="store_true", help="no progress")
 
@@ -53,6 +59,8 @@ def main(args: argparse.Namespace) -> int:
     from dmlcpu.errors import DmlError
 
     check_environment()
+    if sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)  # a mapped file that is truncated meanwhile ends the process: it says where
     try:
         return _build(args) if args.action == "build" else _query(args)
     except (DmlError, FileError) as error:
@@ -63,12 +71,16 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _build(args: argparse.Namespace) -> int:
-    from dmlcpu.search.blocks import build
+    from dmlcpu.search.blocks import build, build_floats
 
     with _opened(args.vectors) as vectors, _progress(args, "building", vectors.shape[0]) as count:
         ids, ranges = _read(args.ids), _read(args.ranges)
-        options: dict[str, Any] = {"ids": ids, "ranges": ranges, "keeps_floats": args.floats, "progress": count}
-        rows = build(vectors, args.output, args.metric, **options)
+        if args.floats == "exact" and vectors.dtype.itemsize > 1 and ranges is None:
+            rows = build_floats(vectors, args.output, args.metric, ids=ids, progress=count)
+        else:
+            keeps = args.floats == "rescore"
+            options: dict[str, Any] = {"ids": ids, "ranges": ranges, "keeps_floats": keeps, "progress": count}
+            rows = build(vectors, args.output, args.metric, **options)
     if not args.quiet:
         tell(f"{rows:,} vectors in {args.output}")
     return DONE
@@ -77,11 +89,16 @@ def _build(args: argparse.Namespace) -> int:
 def _query(args: argparse.Namespace) -> int:
     from dmlcpu.batch.files import create
     from dmlcpu.common.cleanup import OnFailure
-    from dmlcpu.search.blocks import results_of, search
-    from dmlcpu.search.index import Int8Index
+    from dmlcpu.errors import DmlError
+    from dmlcpu.search.blocks import load_index, results_of, search
+    from dmlcpu.search.int8_index import Int8Index
 
-    index = Int8Index.load(args.index)
-    options: dict[str, Any] = {"rescore": args.rescore, "mask": _read(args.mask), "allowlist": _read(args.allowlist)}
+    index = load_index(args.index)
+    options: dict[str, Any] = {name: _read(getattr(args, name)) for name in ("mask", "allowlist", "exclude")}
+    if args.rescore is not None:
+        if not isinstance(index, Int8Index):
+            raise DmlError(f"{index.name}.search", "rescore", str(args.rescore), "none: floats are searched exactly")
+        options["rescore"] = args.rescore
     with _opened(args.queries) as queries, _progress(args, "searching", queries.shape[0]) as count:
         tensors = results_of(index, queries, args.k, **options)
         writer = create(args.output, tensors, os.urandom(6).hex())

@@ -89,13 +89,16 @@ def _compile(operator: Operator, name: str) -> None:
 
 def _compile_search(name: str) -> None:
     from dmlcpu.runtime.threads import use_budget
-    from dmlcpu.search.examples import examples
+    from dmlcpu.search.examples import examples, quantized_examples
     from dmlcpu.search.functions import knn
+    from dmlcpu.search.int8_index import Int8Index
 
     for threads in (2, 1):
         with use_budget(threads, grain=1):
             for example in examples(name):
                 knn(**example)
+            for vectors, metric, queries in quantized_examples() if name == "float32" else ():
+                Int8Index(vectors, metric, floats=True).search(queries, 3, rescore=2)
 
 
 def _counts() -> tuple[int, int]:

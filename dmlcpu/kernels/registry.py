@@ -18,7 +18,7 @@ FOLDERS = {
     "quantized_matmul": "gemm",
     "matmul_integer": "gemm",
     "matmul_integer_to_float": "gemm",
-    "matmul_top_k": "gemm",
+    "matmul_top_k": "selection",
     "quantize_linear": "quantize_linear",
     "dequantize_linear": "quantize_linear",
     "dynamic_quantize_linear": "quantize_linear",

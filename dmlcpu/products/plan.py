@@ -21,7 +21,7 @@ from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, Cut, cut_dots, cut_skinny, cut_tiles
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
 from dmlcpu.kernels.gemm.table import UNPACKED, Product
-from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SELECTION, SHARES, WORK, Problem, groups_of, panels_of
+from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, Problem, groups_of, panels_of
 from dmlcpu.kernels.scales import are_positive, keep_scaled
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.products.arguments import BYTE, FLOAT, PARAMETERS, SCALES, Call, check, matrix_strides
@@ -54,7 +54,6 @@ BIAS = 3  # its place among the arrays of a call
 HALF_BITS = np.dtype(np.uint16)
 NO_BYTES, NO_CELLS = np.empty(0, BYTE), np.empty(0, np.int64)
 NO_BIAS = np.full(1, -0.0, np.float32)  # which changes no sum: 0 would change -0
-_NO_SELECTION = dict.fromkeys(SELECTION.names or (), 0)
 _FIELDS = ("a_scale", "a_zero", "b_scale", "b_zero", "y_scale", "y_zero")  # of the work record
 
 
@@ -117,7 +116,6 @@ def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
             **size_fields(problem, threads, row_parts, column_parts, cut, y.dtype),
             **array_fields(a, b, y, call.parameters, call.bias, is_packed, is_wide),
             is_exact=call.is_exact,
-            selection=_NO_SELECTION,
         ),
         checked=checked,
         is_plain=not (a.strides or y.strides or problem.depth == 0 or (b.strides and not is_packed)),

@@ -13,7 +13,7 @@ from dmlcpu.reference.products import (
 )
 from dmlcpu.reference.quantizers import DynamicQuantized, dequantize_linear, dynamic_quantize_linear, quantize_linear
 from dmlcpu.reference.scatters import scatter_nd
-from dmlcpu.reference.searches import knn
+from dmlcpu.reference.searches import exact_knn, knn
 from dmlcpu.reference.sorts import TopK, top_k
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "TopK",
     "dequantize_linear",
     "dynamic_quantize_linear",
+    "exact_knn",
     "knn",
     "matmul_integer",
     "matmul_integer_to_float",

@@ -1,7 +1,7 @@
 """Products of bytes in plain NumPy."""
 
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -130,9 +130,11 @@ def matmul_top_k(
     bias: "Numbers" = None,
     mode: "Mode" = "largest",
     nan: "Nan" = "greatest",
+    mask: "ArrayLike | None" = None,
+    exclude: Any = None,
     out: "Pair | None" = None,
 ) -> "MatmulTopK":
-    """Compute all scores, then rank them. See `dmlcpu.matmul_top_k`.
+    """Compute all scores, then rank them, or in each row those of allowed columns. See `dmlcpu.matmul_top_k`.
 
     Examples
     --------
@@ -152,7 +154,37 @@ def matmul_top_k(
             with np.errstate(all="ignore"):
                 scores = scores + _of_last(bias, scores, np.float32)
             scores = np.where(scores == scores, scores, np.float32(np.nan))
-    return MatmulTopK(*top_k(scores, k, mode=mode, nan=nan, out=out))
+    if mask is None and exclude is None:
+        return MatmulTopK(*top_k(scores, k, mode=mode, nan=nan, out=out))
+    rows = scores.reshape(-1, scores.shape[-1])
+    allowed = np.broadcast_to(True if mask is None else np.asarray(mask, bool), rows.shape) & ~_excluded(exclude, rows)
+    limits = (-np.inf, np.inf) if scores.dtype == np.float32 else (np.iinfo(np.int32).min, np.iinfo(np.int32).max)
+    values = np.full((*scores.shape[:-1], k), limits[mode == "smallest"], scores.dtype)
+    indices = np.full(values.shape, -1, np.int64)
+    for row in range(len(rows)):
+        columns = np.flatnonzero(allowed[row])
+        best = top_k(rows[row, columns], min(k, columns.size), mode=mode, nan=nan)
+        values.reshape(len(rows), k)[row, : best.values.size] = best.values
+        indices.reshape(len(rows), k)[row, : best.values.size] = columns[best.indices]
+    out_values, out_indices = (None, None) if out is None else out
+    return MatmulTopK(written(values, out_values), written(indices, out_indices))
+
+
+def _excluded(exclude: Any, rows: Array) -> Array:
+    """Return which columns are excluded, a bool for each element of rows."""
+    excluded = np.zeros(rows.shape, bool)
+    if hasattr(exclude, "toarray"):
+        return np.asarray(exclude.toarray() != 0)
+    if exclude is None or getattr(exclude, "dtype", None) == np.bool_:
+        return excluded if exclude is None else np.asarray(exclude)
+    if isinstance(exclude, tuple) and len(exclude) == 2 and all(getattr(each, "ndim", 0) == 1 for each in exclude):
+        starts, numbers = exclude
+        exclude = np.split(numbers, starts[1:-1])
+    elif len(rows) == 1 and all(np.ndim(each) == 0 for each in exclude):
+        exclude = [exclude]
+    for row, columns in enumerate(exclude):
+        excluded[row, [column for column in columns if column < rows.shape[1]]] = True
+    return excluded
 
 
 def _of_last(bias: ArrayLike | None, scores: Array, dtype: DTypeLike) -> Array:

@@ -1,9 +1,14 @@
-"""Exact search among int8 vectors in plain NumPy."""
+"""Exact search among vectors of bytes or floats in plain NumPy."""
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dmlcpu.annotations import Array, Metric
+
+_NEARLY_ONE = 1 - 2.0**-40  # of a cosine: then it is looked whether vectors are multiples of each other
+_LEAST, _MOST = 2.0**-900, 2.0**1000  # a product of two sums of squares of which one root is taken
 
 
 def knn(
@@ -13,9 +18,11 @@ def knn(
     metric: "Metric" = "ip",
     *,
     mask: "ArrayLike | None" = None,
-    rescore: int | None = None,
+    exclude: "Sequence[Sequence[int]] | None" = None,
 ) -> "tuple[Array, Array]":
     """Compute all scores and sort them stably. See `dmlcpu.search.knn`.
+
+    exclude: for each query, the positions that it must not find.
 
     Examples
     --------
@@ -24,12 +31,91 @@ def knn(
     >>> reference.knn(np.array([[1, 1]], np.int8), np.array([[3, 0], [1, 2], [9, 9]], np.int8), 2, metric="l2")
     (array([[1., 5.]]), array([[1, 0]]))
     """
+    if exclude is not None:
+        mask = np.full((len(exclude), len(np.asarray(vectors))), True if mask is None else mask)
+        for row, own in enumerate(exclude):
+            mask[row, list(own)] = False
+    search = int8_knn if np.asarray(vectors).itemsize == 1 else exact_knn
+    return search(queries, vectors, k, metric, mask=mask)
+
+
+def exact_knn(
+    queries: "ArrayLike",
+    vectors: "ArrayLike",
+    k: int,
+    metric: "Metric" = "ip",
+    *,
+    mask: "ArrayLike | None" = None,
+) -> "tuple[Array, Array]":
+    """Compute all scores of floats in float64, as `dmlcpu.search.FloatIndex` defines them, and sort them stably.
+
+    mask: bool (N,) or (M, N), True for what may be found.
+
+    Examples
+    --------
+    >>> from dmlcpu import reference
+    >>> reference.exact_knn([[0.5, 1.0]], [[3.0, 0.0], [1.0, 2.0], [2.0, 0.0]], 2, metric="cosine")
+    (array([[1.       , 0.4472136]]), array([[1, 0]]))
+    """
+    q, v = (np.asarray(x).astype(np.float64) for x in (queries, vectors))
+    rows, shape = np.atleast_2d(q), (len(np.atleast_2d(q)), k)
+    allowed = np.broadcast_to(True if mask is None else np.asarray(mask, bool), (len(rows), len(v)))
+    scores = np.full(shape, np.inf if metric == "l2" else -np.inf)
+    indices = np.full(shape, -1)
+    for row, query in enumerate(rows):
+        found = _exact_scores(query, v, metric)
+        places = np.flatnonzero(allowed[row])
+        best = places[np.argsort(found[places] if metric == "l2" else -found[places], kind="stable")][:k]
+        scores[row, : len(best)], indices[row, : len(best)] = found[best], best
+    return (scores[0], indices[0]) if q.ndim == 1 else (scores, indices)
+
+
+def _exact_scores(query: Array, v: Array, metric: str) -> Array:
+    """Return the scores of one query (D,) with all vectors (N, D), float64."""
+    if metric == "l2":
+        return sums_by_eight(np.square(query - v))
+    products = sums_by_eight(query * v) + 0.0  # no score is -0
+    if metric == "ip":
+        return products
+    own, squares = sums_by_eight(query * query), sums_by_eight(v * v)
+    scores = np.zeros(len(v))
+    for i in np.flatnonzero((squares > 0) & (own > 0)):
+        both = float(own) * float(squares[i])
+        root = np.sqrt(both) if _LEAST < both < _MOST else np.sqrt(own) * np.sqrt(squares[i])
+        scores[i] = np.clip(products[i] / root, -1, 1)
+        pivot = np.argmax(np.abs(query))
+        if abs(scores[i]) > _NEARLY_ONE and (query * v[i, pivot] == v[i] * query[pivot]).all():
+            scores[i] = np.sign(scores[i])
+    return scores
+
+
+def sums_by_eight(terms: Array) -> Array:
+    """Return sums along the last axis: of every eighth term, then of these sums by halves: 0 and 4, ..., 0 and 1."""
+    sums = [np.zeros(terms.shape[:-1]) for _ in range(8)]
+    for i in range(terms.shape[-1]):
+        sums[i % 8] = sums[i % 8] + terms[..., i]
+    for half in (4, 2, 1):
+        sums = [sums[i] + sums[i + half] for i in range(half)]
+    result: Array = sums[0]
+    return result
+
+
+def int8_knn(
+    queries: "ArrayLike",
+    vectors: "ArrayLike",
+    k: int,
+    metric: "Metric" = "ip",
+    *,
+    mask: "ArrayLike | None" = None,
+    rescore: int | None = None,
+) -> "tuple[Array, Array]":
+    """Compute what `dmlcpu.search.Int8Index` finds: floats are quantized. mask: bool (N,) or (M, N)."""
     q, v = np.atleast_2d(np.asarray(queries)), np.asarray(vectors)
     selecting, scores = _scores_of_bytes(q, v, metric)
     worst = np.inf if metric == "l2" else -np.inf
-    absent = np.zeros(len(v), bool) if mask is None else ~np.asarray(mask)
+    absent = ~np.broadcast_to(True if mask is None else np.asarray(mask, bool), selecting.shape)
     order = np.argsort(np.where(absent, np.inf, -selecting), axis=1, kind="stable")
-    order = np.where(np.take_along_axis(np.broadcast_to(absent, order.shape), order, 1), -1, order)
+    order = np.where(np.take_along_axis(absent, order, 1), -1, order)
     if rescore is not None:
         candidates = order[:, : k * rescore]
         exact = _scores_of_floats(q, v, metric)
@@ -57,7 +143,7 @@ def _scores_of_bytes(q: Array, v: Array, metric: str) -> tuple[Array, Array]:
                 for x in (a_squares, b_squares)
             )
         scores = sums.astype(np.float32) * (of_a[:, None] * of_b)
-        return scores, scores
+        return _settled(scores, sums, a_squares[:, None] * b_squares)
     if q.itemsize == v.itemsize == 1:
         selecting = sums if metric == "ip" else 2 * sums - b_squares
         scores = selecting if metric == "ip" else a_squares[:, None] - selecting
@@ -71,6 +157,15 @@ def _scores_of_bytes(q: Array, v: Array, metric: str) -> tuple[Array, Array]:
     )
     selecting = sums.astype(np.float32) * ((2 * a_scale)[:, None] * b_scale) - b_norms
     return selecting, np.maximum(a_norms[:, None] - selecting, 0)
+
+
+def _settled(scores: Array, sums: Array, squares: Array) -> tuple[Array, Array]:
+    """Return what selects the best of cosines, and these: those of nearly 1 are exact, and 1 only where they are 1."""
+    near = scores > np.float32(1 - 2.0**-18)
+    roots = np.sqrt(np.where(near, squares, 1))
+    exact = np.where(sums * sums == squares, 1.0, np.minimum(sums / roots, 1 - 2.0**-53))
+    told = np.where(exact == 1, np.float32(1), np.minimum(exact.astype(np.float32), np.float32(1 - 2.0**-24)))
+    return np.where(near, 2 * exact, scores), np.where(near, told, np.clip(scores, -1, 1))
 
 
 def quantized(x: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Exact search among vectors of bytes.
+"""Exact search among vectors of floats or bytes.
 
 The names load on first use: importing the package imports neither Numba nor NumPy.
 """
@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING
 from dmlcpu.common.imports import attach
 
 if TYPE_CHECKING:
+    from dmlcpu.search.exact import Report as Report
+    from dmlcpu.search.float_index import FloatIndex as FloatIndex
     from dmlcpu.search.functions import knn as knn, semantic_search as semantic_search
-    from dmlcpu.search.index import Int8Index as Int8Index
-    from dmlcpu.search.neighbors import Int8NeighborsTransformer as Int8NeighborsTransformer
+    from dmlcpu.search.int8_index import Int8Index as Int8Index
+    from dmlcpu.search.neighbors import NeighborsTransformer as NeighborsTransformer
 
 _HOME_OF = {
-    "Int8Index": "dmlcpu.search.index",
-    "Int8NeighborsTransformer": "dmlcpu.search.neighbors",  # needs scikit-learn
+    "FloatIndex": "dmlcpu.search.float_index",
+    "Int8Index": "dmlcpu.search.int8_index",
+    "NeighborsTransformer": "dmlcpu.search.neighbors",  # needs scikit-learn
+    "Report": "dmlcpu.search.exact",
     "knn": "dmlcpu.search.functions",
     "semantic_search": "dmlcpu.search.functions",
 }
 
-__all__ = ["Int8Index", "knn", "semantic_search"]
+__all__ = ["FloatIndex", "Int8Index", "Report", "knn", "semantic_search"]
 
 
 if not TYPE_CHECKING:  # with __getattr__, type checkers would accept any name

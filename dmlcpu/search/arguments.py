@@ -1,6 +1,7 @@
 """Checks of the arguments of searches and of additions: counts, ids, masks, floats."""
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,9 @@ from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.search.quantizer import BLOCK_ELEMENTS, FINITE, GREATEST
 from dmlcpu.search.spaces import FLOATS, Space, as_vectors
 from dmlcpu.search.vectors import Stored, storable, stored_of
+from dmlcpu.selection.exclusions import allowed_of
+
+_MOST_BITS = 1 << 31  # that say what each query may find: 256 MiB
 
 
 def as_count(operator: str, field: str, value: Any, least: int = 0) -> int:
@@ -79,22 +83,33 @@ def check_floats(operator: str, floats: Array) -> None:
             raise DmlError(operator, where, str(floats[start + row, place]), FINITE)
 
 
-def allowed_mask(operator: str, stored: Stored, mask: Any, allowlist: Any) -> Array | None:
-    """Return which vectors may be found, bool (N,); None: all."""
-    allowed = None
-    if mask is not None:
-        allowed = as_array(operator, "mask", mask)
-        if allowed.dtype != np.bool_ and not (allowed.size == 0 and not hasattr(mask, "dtype")):
-            raise UnsupportedError(operator, "mask.dtype", str(allowed.dtype), "bool")
-        if allowed.shape != (len(stored),):
-            raise BindingError(operator, "mask.shape", str(allowed.shape), f"({len(stored)},)")
-        allowed = np.ascontiguousarray(allowed, bool)
-    if allowlist is not None:
-        positions = stored.positions(as_ids(operator, "allowlist", allowlist))
-        listed = np.zeros(len(stored), bool)
-        listed[positions[positions >= 0]] = True
-        allowed = listed if allowed is None else allowed & listed
-    return allowed
+def in_parts(
+    search: Callable[[Array, Array | None], tuple[Array, ...]],
+    operator: str,
+    stored: Stored,
+    queries: Array,
+    **options: Any,
+) -> tuple[Array, ...]:
+    """Search with the bits of what each query may find, in parts if these take much memory; None: no bits.
+
+    options: mask, allowlist and exclude. A search returns arrays with a row for each query.
+    """
+    if all(each is None for each in options.values()):
+        return search(queries, None)
+    allowed = allowed_of(operator, len(queries), len(stored), **options, positions=stored.positions)
+    step = max(1, _MOST_BITS // max(1, len(stored))) if allowed.is_by_row else len(queries)
+    if len(queries) <= step:
+        return search(queries, allowed.bits(0, len(queries)))
+    starts = range(0, len(queries), step)
+    parts = [search(queries[start : start + step], allowed.bits(start, start + step)) for start in starts]
+    return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
+
+
+def check_ids_alike(operator: str, before: Stored, ids: Any) -> None:
+    """Refuse ids for an index without ids, and none for one that has them."""
+    if (ids is None) != (before.ids is None) and len(before):
+        found, allowed = ("None", "an id for each vector") if ids is None else ("given", "None: the index has no ids")
+        raise BindingError(operator, "ids", found, allowed)
 
 
 def as_additions(
@@ -119,9 +134,7 @@ def as_additions(
             kept = kept.astype(before.floats.dtype)
         check_floats(operator, kept)
         later = replace(later, floats=kept)
-    if (ids is None) != (before.ids is None) and len(before):
-        found, allowed = ("None", "an id for each vector") if ids is None else ("given", "None: the index has no ids")
-        raise BindingError(operator, "ids", found, allowed)
+    check_ids_alike(operator, before, ids)
     if ids is None:
         return replace(before, ids=None), later
     numbers = as_new_ids(operator, ids, len(later), before)

@@ -8,8 +8,10 @@ from numpy.typing import ArrayLike
 from dmlcpu.annotations import Array, Metric
 from dmlcpu.errors import BindingError, DmlError
 from dmlcpu.search.arguments import as_count
-from dmlcpu.search.index import Int8Index
-from dmlcpu.search.spaces import as_vectors
+from dmlcpu.search.float_index import FloatIndex
+from dmlcpu.search.index import Index
+from dmlcpu.search.int8_index import Int8Index
+from dmlcpu.search.spaces import as_numbers, as_vectors
 
 # But for the first of each, these are functions of sentence-transformers.
 _COSINES, _PRODUCTS = ("cosine", "cos_sim", "pytorch_cos_sim"), ("ip", "dot_score")
@@ -22,6 +24,8 @@ def knn(
     metric: "Metric" = "ip",
     *,
     mask: "ArrayLike | None" = None,
+    allowlist: Any = None,
+    exclude: Any = None,
     rescore: int | None = None,
 ) -> "tuple[Array, Array]":
     """Return the k best vectors of each query, the best first: a search in an index that is not kept.
@@ -30,18 +34,19 @@ def knn(
     ----------
     queries : array_like, shape (M, D) or (D,)
     vectors : array_like, shape (N, D)
-        int8, uint8 or floats; floats are quantized, each query and each vector by itself.
+        Both are floats, and scores are those of `FloatIndex`; or vectors are int8 or uint8, and scores are those of
+        `Int8Index`.
     k : int
     metric : {"ip", "l2", "cosine"}, default "ip"
-    mask : array_like of bool, shape (N,), optional
-        True for each vector that may be found.
+    mask, allowlist, exclude
+        What may be found, by position, as of `FloatIndex.search`.
     rescore : int, optional
-        For vectors of floats: the k * rescore best are scored again as floats.
+        Has no effect: floats are scored exactly. It is refused for vectors of bytes.
 
     Returns
     -------
     scores, indices : ndarray, shape (M, k) or (k,)
-        As of `Int8Index.search`.
+        As of the index's `search`.
 
     Raises
     ------
@@ -55,17 +60,17 @@ def knn(
     >>> knn(np.array([[1, 1]], np.uint8), np.array([[3, 0], [1, 2], [9, 9]], np.uint8), 2, metric="l2")
     (array([[1., 5.]]), array([[1, 0]]))
     """
-    given = as_vectors("knn", "vectors", vectors)
+    given = as_vectors("knn", "vectors", as_numbers("knn", "vectors", vectors))
     if rescore is not None and given.dtype.itemsize == 1:
         raise DmlError("knn", "rescore", str(rescore), f"None: vectors are {given.dtype}, not floats")
     k = as_count("knn", "k", k)
-    index = Int8Index(given, metric, floats=rescore is not None)
-    return index.search(queries, k, mask=mask, rescore=rescore)
+    index = Int8Index(given, metric) if given.dtype.itemsize == 1 else FloatIndex(given, metric)
+    return index.search(queries, k, mask=mask, allowlist=allowlist, exclude=exclude)
 
 
 def semantic_search(
     query_embeddings: "ArrayLike",
-    corpus_embeddings: "ArrayLike | Int8Index",
+    corpus_embeddings: "ArrayLike | Index",
     query_chunk_size: int = 100,
     corpus_chunk_size: int = 500000,
     top_k: int = 10,
@@ -73,21 +78,21 @@ def semantic_search(
     *,
     rescore: int | None = 4,
 ) -> list[list[dict[str, int | float]]]:
-    """Search as ``sentence_transformers.util.semantic_search`` does, among vectors of bytes.
+    """Search as ``sentence_transformers.util.semantic_search`` does, exactly.
 
     Parameters
     ----------
     query_embeddings : array_like, shape (M, D) or (D,)
         Tensors of PyTorch on the CPU, too.
-    corpus_embeddings : array_like, shape (N, D), or Int8Index
-        An index saves quantizing the corpus at each call; its own metric is used.
+    corpus_embeddings : array_like, shape (N, D) or (D,), or an index
+        An index saves encoding the corpus at each call; its own metric is used.
     query_chunk_size, corpus_chunk_size : int
         Ignored: no scores are kept.
     top_k : int, default 10
     score_function : {"cosine", "ip"} or function
         Of functions, sentence-transformers' ``cos_sim`` and ``dot_score`` are known.
     rescore : int or None, default 4
-        The top_k * rescore best are scored again as floats, if these are there, so that scores are those of floats.
+        For an Int8Index that has floats: the top_k * rescore best are scored again as floats.
 
     Returns
     -------
@@ -112,14 +117,23 @@ def semantic_search(
     name = score_function if isinstance(score_function, str) else getattr(score_function, "__name__", "")
     if name not in (*_COSINES, *_PRODUCTS):
         raise BindingError(operator, "score_function", repr(name), "'cosine', 'ip', cos_sim, dot_score")
-    if isinstance(corpus_embeddings, Int8Index):
+    if isinstance(corpus_embeddings, Index):
         index = corpus_embeddings
         if index.metric == "l2":
             raise DmlError(operator, "corpus_embeddings.metric", "'l2'", "'cosine', 'ip'")
     else:
-        given = as_vectors(operator, "corpus_embeddings", corpus_embeddings)
-        index = Int8Index(given, "cosine" if name in _COSINES else "ip", floats=given.dtype.itemsize > 1)
-    queries = as_vectors(operator, "query_embeddings", query_embeddings, index.d)
-    scores, found = index.search(queries, top_k, rescore=rescore if index.has_floats else None)
+        given = _detached(corpus_embeddings)
+        given = as_vectors(operator, "corpus_embeddings", given[None] if given.ndim == 1 else given)
+        metric: Metric = "cosine" if name in _COSINES else "ip"
+        index = Int8Index(given, metric) if given.dtype.itemsize == 1 else FloatIndex(given, metric)
+    queries = as_vectors(operator, "query_embeddings", _detached(query_embeddings), index.d)
+    options = {"rescore": rescore} if isinstance(index, Int8Index) and index.has_floats else {}
+    scores, found = index.search(queries, top_k, **options)[:2]
     pairs = zip(scores.tolist(), found.tolist(), strict=True)
     return [[{"corpus_id": i, "score": score} for score, i in zip(*both, strict=True) if i >= 0] for both in pairs]
+
+
+def _detached(embeddings: Any) -> Array:
+    """Return embeddings as an array; PyTorch's tensors may require gradients."""
+    value = embeddings.detach() if hasattr(embeddings, "detach") else embeddings
+    return as_numbers("semantic_search", "embeddings", value)

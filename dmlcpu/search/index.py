@@ -1,9 +1,8 @@
-"""`Int8Index`: exact search among vectors of bytes."""
+"""What all indices do with the vectors that they keep: add, remove, return, save and load them."""
 
 import os
 import threading
-from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,118 +10,51 @@ from numpy.typing import ArrayLike
 from dmlcpu.annotations import Array, Metric
 from dmlcpu.common.arguments import as_integer
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError
-from dmlcpu.search import ranking
-from dmlcpu.search.arguments import allowed_mask, as_additions, as_count, as_float_vectors, as_ids, as_new_ids
-from dmlcpu.search.quantizer import as_float32, encode
-from dmlcpu.search.spaces import Space, as_vectors, space_of
-from dmlcpu.search.vectors import Stored, joined, stored_of
+from dmlcpu.search.arguments import as_count, as_ids
+from dmlcpu.search.vectors import Stored, joined
 
-NAME = "Int8Index"
-_RESCORED = 1 << 18  # that are rescored at a time
+_FIRST_RANGE = 64  # hits that a search by radius asks for at first
 
 
-class Int8Index:
-    """Vectors of bytes, and exact search for those nearest to queries.
+class Index:
+    """Vectors, and exact search for those nearest to queries. See `FloatIndex` and `Int8Index`.
 
-    Vectors of int8 or uint8 are searched as they are. Vectors of floats are quantized, each by itself: its greatest
-    absolute value becomes 127. A search reads all vectors once, and never writes the scores.
-
-    Parameters
-    ----------
-    vectors : array_like, shape (N, D)
-        int8, uint8, or float32, float16, bfloat16 or float64 to be quantized; D at most 16,384. An array of bytes in C
-        order is used as it is, without a copy, a memory-mapped one too.
-    metric : {"ip", "l2", "cosine"}, default "ip"
-        The inner product, the squared distance, or the cosine.
-    ids : array_like of int, shape (N,), optional
-        Numbers of at least 0, all different, to return instead of positions.
-    ranges : array_like of float, shape (2, D), optional
-        The least and the greatest value of each dimension, if the bytes are those of sentence-transformers'
-        ``quantize_embeddings``: byte b of uint8 stands for ``least + (b + 0.5) * (greatest - least) / 255``.
-    floats : True, array_like of float, shape (N, D), or path, optional
-        The vectors before they were quantized, to rescore with: True keeps those given as `vectors`; a path is that of
-        a .npy file, which is memory-mapped. Arrays are kept without a copy: do not change them.
-
-    Attributes
-    ----------
-    d : int
-        The number of dimensions.
-    ntotal : int
-        The number of vectors.
-    metric : str
-        As given.
-
-    Raises
-    ------
-    DmlError
-        If an argument does not fit: a type, a shape, a number that is not finite or beyond 1e16, an id twice.
-
-    See Also
-    --------
-    dmlcpu.search.knn : The same in one call.
-
-    Notes
-    -----
     The methods have the names of FAISS's ``IndexFlat`` and ``IndexIDMap``. Searches may run in several threads while
     another thread adds or removes vectors: each sees all of a change or nothing of it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dmlcpu.search import Int8Index
-    >>> index = Int8Index(np.array([[1, 2], [3, 4], [-5, 6]], np.int8))
-    >>> scores, indices = index.search(np.array([[1, 1]], np.int8), 2)
-    >>> scores
-    array([[7., 3.]])
-    >>> indices
-    array([[1, 0]])
     """
 
+    name: ClassVar[str]  # of the class, in messages
     is_trained = True  # for programs that ask, as FAISS's users do
+    space: Any  # the metric, and how vectors are stored
+    stored: Stored
 
-    def __init__(
-        self,
-        vectors: "ArrayLike",
-        metric: "Metric" = "ip",
-        ids: "ArrayLike | None" = None,
-        ranges: "ArrayLike | None" = None,
-        floats: "bool | ArrayLike | str | os.PathLike[str] | None" = None,
-    ) -> None:
-        given = as_vectors(NAME, "vectors", vectors)
-        space = space_of(NAME, metric, given, ranges)
-        if floats is True and given.dtype.itemsize == 1:
-            raise BindingError(NAME, "floats", "True with vectors of bytes", "the vectors as floats, or None")
-        stored = stored_of(NAME, given, space, keeps=floats is True)
-        if floats is not None and floats is not True and floats is not False:
-            stored = replace(stored, floats=as_float_vectors(NAME, floats, stored.vectors.shape))
-        if ids is not None:
-            stored = replace(stored, ids=as_new_ids(NAME, ids, len(stored), None))
-        self._set_up(space, stored)
-
-    def _set_up(self, space: Space, stored: Stored) -> None:
+    def _set_up(self, space: Any, stored: Stored) -> None:
         self.space, self.stored = space, stored  # another takes the place of `stored` when vectors change
         self._rooms: dict[str, Array] = {}
         self._changing = threading.Lock()
 
-    def __getstate__(self) -> tuple[Space, dict[str, Array]]:
-        return self.space, {name: np.asarray(each) for name, each in self.stored.arrays().items()}
+    def __getstate__(self) -> tuple[Any, Stored]:
+        return self.space, self.stored.in_memory()
 
-    def __setstate__(self, state: tuple[Space, dict[str, Array]]) -> None:
-        space, arrays = state
-        self._set_up(space, Stored(**arrays))
+    def __setstate__(self, state: tuple[Any, Stored]) -> None:
+        self._set_up(*state)
 
     def __repr__(self) -> str:
-        stored = self.stored
-        extra = "".join(f", {name}" for name in ("ids", "floats") if getattr(stored, name) is not None)
-        return f"Int8Index({len(stored)} x {self.d} {stored.vectors.dtype}, metric={self.metric!r}{extra})"
+        ids = "" if self.stored.ids is None else ", ids"
+        return f"{self.name}({len(self)} x {self.d} {self._kept.dtype}, metric={self.metric!r}{ids})"
 
     def __len__(self) -> int:
         return len(self.stored)
 
     @property
+    def _kept(self) -> Array:
+        """The vectors as they are returned."""
+        return self.stored.vectors
+
+    @property
     def d(self) -> int:
         """The number of dimensions."""
-        return self.space.depth
+        return int(self.space.depth)
 
     @property
     def ntotal(self) -> int:
@@ -132,128 +64,36 @@ class Int8Index:
     @property
     def metric(self) -> Metric:
         """The metric: "ip", "l2" or "cosine"."""
-        return self.space.metric
+        metric: Metric = self.space.metric
+        return metric
 
     @property
-    def has_floats(self) -> bool:
-        """Whether it has the vectors as floats, so that it can rescore."""
-        return self.stored.floats is not None
+    def metric_type(self) -> int:
+        """FAISS's number of the metric: 0 for "ip" and "cosine", 1 for "l2"."""
+        return int(self.metric == "l2")
 
-    def search(
-        self,
-        queries: "ArrayLike",
-        k: int,
-        *,
-        mask: "ArrayLike | None" = None,
-        allowlist: "ArrayLike | None" = None,
-        rescore: int | None = None,
-    ) -> "tuple[Array, Array]":
-        """Return the k best vectors of each query, the best first; of equal ones, the lower position first.
+    def search(self, *args: Any, **options: Any) -> Any:
+        """Return scores and indices of the k best vectors of each query."""
+        raise NotImplementedError
 
-        What a query finds depends on its own arguments alone: not on other queries, threads or processor.
+    def _additions(self, operator: str, vectors: Any, ids: Any, floats: Any) -> tuple[Stored, Stored]:
+        """Return the vectors that there are, and those to be added, with the same arrays; or refuse the latter."""
+        raise NotImplementedError
 
-        Parameters
-        ----------
-        queries : array_like, shape (M, D) or (D,)
-            int8, uint8, or floats, which are quantized, each query by itself. If the index has `ranges`, bytes are
-            taken for affine ones, too.
-        k : int
-            How many; it may be more than there are.
-        mask : array_like of bool, shape (N,), optional
-            True for each vector that may be found, by position.
-        allowlist : array_like of int, optional
-            The ids, or without ids the positions, that may be found, below 2**63; others that are not in the index are
-            ignored.
-        rescore : int, optional
-            The k * rescore best vectors are scored again by the vectors as floats, and the k best of these returned,
-            with these scores. The index must have been given `floats`.
+    def _merging(self, operator: str, other: Self, ids: Any) -> tuple[Stored, Stored]:
+        """Return the vectors that there are, and another index's, with the same arrays; or refuse the latter."""
+        raise NotImplementedError
 
-        Returns
-        -------
-        scores : ndarray, shape (M, k) or (k,)
-            float64 with exact integers for bytes by bytes with "ip" and "l2", else float32. "ip" and "cosine": the
-            largest come first. "l2" is the squared distance: the smallest come first. The score where nothing was found
-            is the worst: -inf, and for "l2" inf.
-        indices : ndarray of int64, of the same shape
-            Ids, or without ids positions; -1 where nothing was found.
+    def _as_queries(self, operator: str, queries: Any) -> Array:
+        """Return queries (M, D), or refuse them."""
+        raise NotImplementedError
 
-        Raises
-        ------
-        DmlError
-            If an argument does not fit.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dmlcpu.search import Int8Index
-        >>> index = Int8Index([[0.5, 0.0], [0.0, 2.0], [0.5, 0.5]], metric="cosine", ids=[10, 20, 30])
-        >>> index.search([0.0, 1.0], 2, allowlist=[10, 30])
-        (array([0.70710677, 0.        ], dtype=float32), array([30, 10]))
-        """
-        stored, operator = self.stored, f"{NAME}.search"
-        given = as_vectors(operator, "queries", queries, self.d)
-        k = as_count(operator, "k", k)
-        allowed = allowed_mask(operator, stored, mask, allowlist)
-        if rescore is None:
-            encoded = encode(operator, given, self.space, stored.vectors.dtype)
-            scores, found = ranking.search(self.space, stored, encoded, k, allowed)
-        else:
-            scores, found = self._rescored(operator, stored, given, k, allowed, rescore)
-        if stored.ids is not None:
-            found = ranking.names_of(stored.ids, found)
-        return (scores[0], found[0]) if np.ndim(queries) == 1 else (scores, found)
-
-    def _rescored(
-        self, operator: str, stored: Stored, queries: Array, k: int, allowed: Array | None, rescore: Any
-    ) -> tuple[Array, Array]:
-        multiple = as_count(operator, "rescore", rescore, least=1)
-        if stored.floats is None:
-            raise DmlError(operator, "rescore", str(rescore), "None: the index was not given `floats`")
-        affine = self.space.ranges is not None and queries.dtype.itemsize == 1
-        most = min(k * multiple, max(k, len(stored)))
-        scores, found = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-        for start in range(0, len(queries), step := max(1, _RESCORED // max(1, most))):
-            part = slice(start, start + step)
-            block = queries[part]
-            exact = self.space.decoded(block) if affine else as_float32(block)
-            encoded = encode(operator, block, self.space, stored.vectors.dtype)
-            _, candidates = ranking.search(self.space, stored, encoded, most, allowed)
-            scores[part], found[part] = ranking.rescored(self.space, stored.floats, exact, candidates, k)
-        return scores, found
-
-    def add(self, vectors: "ArrayLike", *, floats: "ArrayLike | None" = None) -> None:
-        """Add vectors after the others.
-
-        Parameters
-        ----------
-        vectors : array_like, shape (n, D)
-            Of the type of the index: bytes of the same type, or floats if it was given floats.
-        floats : array_like of float, shape (n, D), optional
-            Needed if the index has `floats` as well as vectors of bytes.
-
-        Raises
-        ------
-        DmlError
-            If they do not fit, or the index has ids. Nothing has been added then.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dmlcpu.search import Int8Index
-        >>> index = Int8Index(np.array([[1, 2]], np.uint8))
-        >>> index.add(np.array([[3, 4], [5, 6]], np.uint8))
-        >>> index.ntotal
-        3
-        """
-        self._add(f"{NAME}.add", vectors, None, floats)
-
-    def add_with_ids(self, vectors: "ArrayLike", ids: "ArrayLike", *, floats: "ArrayLike | None" = None) -> None:
+    def add_with_ids(self, vectors: "ArrayLike", ids: "ArrayLike") -> None:
         """Add vectors with ids to an index that has ids, or is empty. See `add`.
 
         Parameters
         ----------
-        vectors, floats
-            As for `add`.
+        vectors : array_like, shape (n, D)
         ids : array_like of int, shape (n,)
             Numbers of at least 0 that the index does not have.
 
@@ -262,12 +102,57 @@ class Int8Index:
         DmlError
             If they do not fit. Nothing has been added then.
         """
-        self._add(f"{NAME}.add_with_ids", vectors, ids, floats)
+        self._add(f"{self.name}.add_with_ids", vectors, ids, None)
 
     def _add(self, operator: str, vectors: Any, ids: Any, floats: Any) -> None:
         with self._changing:
-            before, later = as_additions(operator, self.space, self.stored, vectors, ids, floats)
+            before, later = self._additions(operator, vectors, ids, floats)
             self.stored = joined(before, later, self._rooms)
+
+    def merge_from(self, other: Self, add_id: int = 0) -> None:
+        """Move all vectors of another index to the end of this one, which empties the other.
+
+        Parameters
+        ----------
+        other : index
+            Of the same class and metric, with as many dimensions, and with ids if this one has ids.
+        add_id : int, default 0
+            What is added to the other's ids.
+
+        Raises
+        ------
+        DmlError
+            If they do not fit. Nothing has changed then.
+        """
+        operator, allowed = f"{self.name}.merge_from", f"another {self.name} with d={self.d} and metric={self.metric!r}"
+        if type(other) is not type(self) or other is self or (other.d, other.metric) != (self.d, self.metric):
+            raise BindingError(operator, "other", repr(other), allowed)
+        add_id = as_count(operator, "add_id", add_id)
+        first, second = sorted((self, other), key=id)  # two merges at once wait for one another
+        with first._changing, second._changing:
+            kept = other.stored
+            ids = None if kept.ids is None else kept.ids + add_id
+            if len(kept):
+                self.stored = joined(*self._merging(operator, other, ids), self._rooms)
+            other._empty()
+
+    def reset(self) -> None:
+        """Remove all vectors."""
+        with self._changing:
+            self._empty()
+
+    def _empty(self) -> None:
+        self.stored = self.stored.taken(np.empty(0, np.int64))
+        self._rooms.clear()
+
+    def _now(self) -> Self:
+        """Return this index as it is now: what several steps look at."""
+        index = type(self).__new__(type(self))
+        index._set_up(self.space, self.stored)
+        return index
+
+    def train(self, vectors: "ArrayLike") -> None:
+        """Do nothing: there is nothing to learn. It is for programs that call it, as FAISS's users do."""
 
     def remove_ids(self, ids: "ArrayLike") -> int:
         """Remove vectors; later ones move up. Return how many were removed.
@@ -284,14 +169,14 @@ class Int8Index:
         Examples
         --------
         >>> import numpy as np
-        >>> from dmlcpu.search import Int8Index
-        >>> index = Int8Index(np.eye(3, dtype=np.int8), ids=[7, 8, 9])
+        >>> from dmlcpu.search import FloatIndex
+        >>> index = FloatIndex(np.eye(3), ids=[7, 8, 9])
         >>> index.remove_ids([8, 100])
         1
         >>> index.ntotal
         2
         """
-        wanted = as_ids(f"{NAME}.remove_ids", "ids", ids)
+        wanted = as_ids(f"{self.name}.remove_ids", "ids", ids)
         with self._changing:
             positions = self.stored.positions(wanted)
             keeps = np.ones(len(self.stored), bool)
@@ -303,7 +188,7 @@ class Int8Index:
         return removed
 
     def reconstruct(self, i: int) -> "Array":
-        """Return a vector as it was added: bytes as they are, floats as kept, or what the bytes stand for.
+        """Return a vector as it was added: as it is kept, or what its bytes stand for.
 
         Parameters
         ----------
@@ -313,7 +198,6 @@ class Int8Index:
         Returns
         -------
         ndarray, shape (D,)
-            int8, uint8 or a type of floats.
 
         Raises
         ------
@@ -327,17 +211,116 @@ class Int8Index:
         >>> Int8Index(np.array([[1, 2], [3, 4]], np.int8)).reconstruct(1)
         array([3, 4], dtype=int8)
         """
-        stored, operator = self.stored, f"{NAME}.reconstruct"
-        i = as_integer(operator, "i", i)
-        position = int(stored.positions(np.array([i]))[0]) if 0 <= i < 1 << 63 else -1
-        if position < 0:
+        operator = f"{self.name}.reconstruct"
+        vector: Array = self._vectors_at(operator, "i", np.array([as_integer(operator, "i", i)], object))[0]
+        return vector
+
+    def reconstruct_batch(self, ids: "ArrayLike") -> "Array":
+        """Return several vectors as `reconstruct` returns one, shape (n, D).
+
+        Parameters
+        ----------
+        ids : array_like of int, shape (n,)
+
+        Raises
+        ------
+        IndexOutOfRangeError
+            If there is no such vector.
+        """
+        operator = f"{self.name}.reconstruct_batch"
+        return self._vectors_at(operator, "ids", as_ids(operator, "ids", ids))
+
+    def reconstruct_n(self, i0: int = 0, ni: int = -1) -> "Array":
+        """Return `ni` vectors from position `i0` on, -1: all, as `reconstruct` returns one: shape (ni, D)."""
+        operator = f"{self.name}.reconstruct_n"
+        stored, first, count = self.stored, as_count(operator, "i0", i0), as_integer(operator, "ni", ni)
+        last = len(stored) if count == -1 else first + count
+        if not first <= last <= len(stored):
+            raise IndexOutOfRangeError(operator, "ni", str(count), f"-1, or 0 to {max(0, len(stored) - first)}")
+        return self._restored(stored, np.arange(first, last))
+
+    def _vectors_at(self, operator: str, field: str, ids: Array) -> Array:
+        """Return vectors by their ids, or refuse one that is not there."""
+        stored = self.stored
+        there = np.array([0 <= i < 1 << 63 for i in ids.tolist()], bool)
+        positions = np.full(len(ids), -1)
+        positions[there] = stored.positions(ids[there].astype(np.int64))
+        if (positions < 0).any():
+            place = int(np.argmax(positions < 0))
+            where = field if field == "i" else f"{field}[{place}]"
             what = f"0 to {len(stored) - 1}" if stored.ids is None else "an id of the index"
-            raise IndexOutOfRangeError(operator, "i", str(i), what if len(stored) else "none: the index is empty")
+            allowed = what if len(stored) else "none: the index is empty"
+            raise IndexOutOfRangeError(operator, where, str(ids[place]), allowed)
+        return self._restored(stored, positions)
+
+    def _restored(self, stored: Stored, positions: Array) -> Array:
+        """Return vectors at some positions as they were added."""
+        if stored.floats is not None and stored.scales is not None:
+            return np.array(stored.floats[positions])
         if stored.scales is None:
-            return np.array(stored.vectors[position])
-        if stored.floats is not None:
-            return np.array(stored.floats[position])
-        return np.asarray(stored.scales[position] * stored.vectors[position])
+            return np.array(stored.vectors[positions])
+        return np.asarray(stored.scales[positions, None] * stored.vectors[positions])
+
+    def search_and_reconstruct(self, queries: "ArrayLike", k: int, **options: Any) -> "tuple[Array, Array, Array]":
+        """Return what `search` returns, and the vectors that were found, shape (M, k, D); zeros for -1.
+
+        Parameters
+        ----------
+        queries, k, **options
+            As for `search`.
+        """
+        now = self._now()
+        scores, found = now.search(queries, k, **options)[:2]
+        there = found >= 0
+        vectors = now._vectors_at(f"{self.name}.search_and_reconstruct", "ids", found[there])
+        result = np.zeros((*found.shape, self.d), vectors.dtype)
+        result[there] = vectors
+        return scores, found, result
+
+    def assign(self, queries: "ArrayLike", k: int = 1) -> "Array":
+        """Return the indices that `search` returns, without scores."""
+        found: Array = self.search(queries, k)[1]
+        return found
+
+    def range_search(self, queries: "ArrayLike", radius: float) -> "tuple[Array, Array, Array]":
+        """Return all vectors whose score is better than a radius: less for "l2", else greater.
+
+        Parameters
+        ----------
+        queries : array_like, shape (M, D) or (D,)
+        radius : float
+            A score: for "l2" a squared distance.
+
+        Returns
+        -------
+        lims : ndarray of int64, shape (M + 1,)
+            Hits lims[i] to lims[i + 1] are those of query i, the best first.
+        scores : ndarray, shape (lims[M],)
+        indices : ndarray of int64, shape (lims[M],)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dmlcpu.search import FloatIndex
+        >>> FloatIndex([[0.0], [1.0], [5.0]], "l2").range_search([[0.5]], 1.0)
+        (array([0, 2]), array([0.25, 0.25]), array([0, 1]))
+        """
+        operator = f"{self.name}.range_search"
+        if not isinstance(radius, int | float | np.integer | np.floating) or np.isnan(radius):
+            raise DmlError(operator, "radius", repr(radius), "a number")
+        given, now = self._as_queries(operator, queries), self._now()
+        hits: list[tuple[Array, Array]] = [(np.empty(0), np.empty(0, np.int64))] * len(given)
+        left, k = np.arange(len(given)), min(_FIRST_RANGE, len(now))
+        while left.size:
+            scores, found = now.search(given[left], k)[:2]
+            is_hit = (found >= 0) & ((scores < radius) if self.metric == "l2" else (scores > radius))
+            for row, mine in enumerate(is_hit):
+                hits[left[row]] = scores[row, mine], found[row, mine]
+            left = left[is_hit[:, -1]] if k and k < len(now) else left[:0]
+            k = min(8 * k, len(now))
+        lims = np.cumsum([0, *[len(scores) for scores, _ in hits]])
+        parts = [np.concatenate(each) for each in zip(*hits, strict=True)] if hits else [np.empty(0), np.empty(0, int)]
+        return lims, *parts
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save to a folder of .npy files with a header in JSON, in one step: an older index there stays until then.
@@ -358,18 +341,18 @@ class Int8Index:
         --------
         >>> import pathlib, tempfile
         >>> import numpy as np
-        >>> from dmlcpu.search import Int8Index
+        >>> from dmlcpu.search import FloatIndex
         >>> folder = pathlib.Path(tempfile.mkdtemp()) / "corpus.index"
-        >>> Int8Index(np.eye(3, dtype=np.int8)).save(folder)
-        >>> Int8Index.load(folder)
-        Int8Index(3 x 3 int8, metric='ip')
+        >>> FloatIndex(np.eye(3)).save(folder)
+        >>> FloatIndex.load(folder)
+        FloatIndex(3 x 3 float64, metric='ip')
         """
         from dmlcpu.search.storage import save
 
-        save(path, self.space, self.stored)
+        save(path, self.name, self.space, self.stored)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Int8Index":
+    def load(cls, path: str | os.PathLike[str]) -> Self:
         """Load a saved index. Its arrays are memory-mapped: they are read when they are searched.
 
         Parameters
@@ -377,22 +360,17 @@ class Int8Index:
         path : str or path
             The folder.
 
-        Returns
-        -------
-        Int8Index
-
         Raises
         ------
         DmlError
-            If it is no index, or truncated, or its parts do not fit one another. Nothing is ever unpickled.
+            If it is no index of this class, or truncated, or its parts do not fit one another. Nothing is ever
+            unpickled.
         OSError
             If it cannot be read.
         """
         from dmlcpu.search.storage import load
 
+        _, space, stored = load(path, cls.name)
         index = cls.__new__(cls)
-        index._set_up(*load(path))
+        index._set_up(space, stored)
         return index
-
-
-Int8Index.__module__ = "dmlcpu.search"  # pickles name the class by its public path

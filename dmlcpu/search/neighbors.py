@@ -1,33 +1,37 @@
 """Search as an estimator of scikit-learn, which has to be installed."""
 
-from typing import Any, Literal, TypeAlias
+import contextlib
+import os
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from dmlcpu.annotations import Metric
-from dmlcpu.common.arguments import Array, as_integer
+from dmlcpu.common.arguments import Array, as_integer, check_choice
 from dmlcpu.common.imports import optional
 from dmlcpu.errors import DmlError
-from dmlcpu.search.index import Int8Index
+from dmlcpu.runtime.threads import limit_threads
+from dmlcpu.search.float_index import FloatIndex
 
-optional("sklearn", "Int8NeighborsTransformer needs", "'dmlcpu[sklearn]'")
+optional("sklearn", "NeighborsTransformer needs", "'dmlcpu[sklearn]'")
 
-from scipy.sparse import csr_matrix  # noqa: E402
+from scipy.sparse import csr_matrix, issparse  # noqa: E402
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin  # noqa: E402
 from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
 
-_Distance: TypeAlias = Literal["euclidean", "sqeuclidean", "cosine"]
+_Distance: TypeAlias = Literal["euclidean", "minkowski", "sqeuclidean", "cosine"]
+_Algorithm: TypeAlias = Literal["auto", "brute"]
 _Mode: TypeAlias = Literal["distance", "connectivity"]
-_METRICS: dict[_Distance, Metric] = {"euclidean": "l2", "sqeuclidean": "l2", "cosine": "cosine"}
+_METRICS: dict[_Distance, Metric] = {"euclidean": "l2", "minkowski": "l2", "sqeuclidean": "l2", "cosine": "cosine"}
 
 
-class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A graph of nearest neighbours, by search among vectors of bytes.
+class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A graph of nearest neighbours, by exact search.
 
     It takes the place of ``sklearn.neighbors.KNeighborsTransformer`` in pipelines, and of a ``transformer`` in other
-    packages. Vectors are quantized; the `rescore` times as many best are then measured as float32, so that distances
-    are those of floats. A neighbour is only missed if its distance among bytes is beyond that of all these. For
-    distances, the mean of the training samples is subtracted first: distances stay, and bytes resolve them better.
+    packages. Neighbours, their order and their distances are those of scikit-learn's ``algorithm="brute"`` in float64,
+    but that its distances may be rounded more: here "euclidean" sums squared differences. A row of zeros has the
+    "cosine" distance 1 from all rows, from itself, too. Of equal distances, the lower position comes first.
 
     Parameters
     ----------
@@ -36,25 +40,29 @@ class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     mode : {"distance", "connectivity"}, default "distance"
         What the graph's elements are: distances, or ones.
     metric : {"euclidean", "sqeuclidean", "cosine"}, default "euclidean"
-        "cosine" is the distance, 1 - cosine.
-    rescore : int or None, default 4
-        How many times as many are measured as floats; None measures bytes only.
+        "minkowski" with p=2 is "euclidean"; "cosine" is the distance, 1 - cosine.
+    algorithm : {"auto", "brute"}, default "auto"
+        All neighbours are exact; there are no trees.
+    p : int, default 2
+        Only 2.
+    n_jobs : int, optional
+        The number of threads, -1: all. None: as many as other calls of the package use.
 
     Attributes
     ----------
     n_samples_fit_ : int
     effective_metric_ : str
-    index_ : Int8Index
+    index_ : FloatIndex
 
     Examples
     --------
     >>> import numpy as np
-    >>> from dmlcpu.search import Int8NeighborsTransformer
-    >>> x = np.array([[0.0], [1.0], [3.0]], np.float32)
-    >>> Int8NeighborsTransformer(n_neighbors=1).fit_transform(x).toarray()
+    >>> from dmlcpu.search import NeighborsTransformer
+    >>> x = np.array([[0.0], [1.0], [3.0]])
+    >>> NeighborsTransformer(n_neighbors=1).fit_transform(x).toarray()
     array([[0., 1., 0.],
            [1., 0., 0.],
-           [0., 2., 0.]], dtype=float32)
+           [0., 2., 0.]])
     """
 
     def __init__(
@@ -63,20 +71,24 @@ class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         *,
         mode: "_Mode" = "distance",
         metric: "_Distance" = "euclidean",
-        rescore: int | None = 4,
+        algorithm: "_Algorithm" = "auto",
+        p: int = 2,
+        n_jobs: int | None = None,
     ) -> None:
-        self.n_neighbors, self.mode, self.metric, self.rescore = n_neighbors, mode, metric, rescore
+        self.n_neighbors, self.mode, self.metric = n_neighbors, mode, metric
+        self.algorithm, self.p, self.n_jobs = algorithm, p, n_jobs
 
-    def fit(self, X: Any, y: Any = None) -> "Int8NeighborsTransformer":
+    def fit(self, X: Any, y: Any = None) -> "NeighborsTransformer":
         """Build the index of the samples X, shape (N, D); y is ignored."""
-        x = validate_data(self, X, dtype=[np.float32, np.float64])
-        if self.metric not in _METRICS:
-            raise ValueError(f"metric is {self.metric!r}; allowed: {', '.join(map(repr, _METRICS))}")
-        if self.mode not in ("distance", "connectivity"):
-            raise ValueError(f"mode is {self.mode!r}; allowed: 'distance', 'connectivity'")
-        self._mean = np.zeros(1, x.dtype) if self.metric == "cosine" else x.mean(axis=0, dtype=np.float64)
-        self.index_ = Int8Index(self._centred(x), _METRICS[self.metric], floats=True)
-        self.n_samples_fit_ = self._n_features_out = len(x)
+        name = type(self).__name__
+        check_choice(name, "metric", self.metric, tuple(_METRICS))
+        check_choice(name, "mode", self.mode, get_args(_Mode))
+        check_choice(name, "algorithm", self.algorithm, get_args(_Algorithm))
+        if self.p != 2:
+            raise DmlError(name, "p", repr(self.p), "2: distances are Euclidean")
+        with self._threads():
+            self.index_ = FloatIndex(self._checked(X, reset=True), _METRICS[self.metric])
+        self.n_samples_fit_ = self._n_features_out = len(self.index_)
         self.effective_metric_ = self.metric
         return self
 
@@ -88,7 +100,7 @@ class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         check_is_fitted(self)
         count = self._count(n_neighbors, self.n_samples_fit_ - (X is None))
         if X is None:
-            distances, indices = self._without_self(*self._nearest(self.index_.stored.floats, count + 1))
+            distances, indices = self._without_self(*self._nearest(self.index_.reconstruct_n(), count + 1))
         else:
             distances, indices = self._nearest(self._checked(X), count)
         return (distances, indices) if return_distance else indices
@@ -116,20 +128,28 @@ class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             raise DmlError(type(self).__name__, "n_neighbors", str(count), allowed)
         return count
 
-    def _centred(self, x: Array) -> Array:
-        """Return samples less the mean of the training samples."""
-        centred: Array = (x - self._mean).astype(x.dtype, copy=False)
-        return centred
+    def _checked(self, X: Any, *, reset: bool = False) -> Array:
+        """Return samples, or refuse them."""
+        if issparse(X):
+            raise DmlError(type(self).__name__, "X", "a sparse matrix", "a dense array: X.toarray()")
+        x: Array = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset)
+        return x
 
-    def _checked(self, X: Any) -> Array:
-        return self._centred(validate_data(self, X, dtype=[np.float32, np.float64], reset=False))
+    def _threads(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the limit that n_jobs sets."""
+        if self.n_jobs is None:
+            return contextlib.nullcontext()
+        jobs = as_integer(type(self).__name__, "n_jobs", self.n_jobs)
+        if jobs < 1 and jobs != -1:
+            raise DmlError(type(self).__name__, "n_jobs", str(jobs), "None, -1 or a number of threads")
+        return limit_threads(os.cpu_count() or 1 if jobs == -1 else jobs)
 
-    def _nearest(self, x: Any, count: int) -> tuple[Array, Array]:
-        scores, indices = self.index_.search(x, count, rescore=self.rescore)
-        if self.metric == "cosine":
-            scores = np.maximum(np.float32(1) - scores, np.float32(0))
-        distances = np.sqrt(scores) if self.metric == "euclidean" else scores
-        return distances.astype(x.dtype), indices
+    def _nearest(self, x: Array, count: int) -> tuple[Array, Array]:
+        with self._threads():
+            scores, indices = self.index_.search(x, count)
+        if self.effective_metric_ == "cosine":
+            return 1 - scores, indices
+        return scores if self.effective_metric_ == "sqeuclidean" else np.sqrt(scores), indices
 
     def _without_self(self, distances: Array, indices: Array) -> tuple[Array, Array]:
         """Return neighbours without each sample itself, or without the last where equal samples have put it out."""
@@ -139,12 +159,11 @@ class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return distances[~own].reshape(shape), indices[~own].reshape(shape)
 
     def _graph(self, distances: Array, indices: Array, mode: str) -> Any:
-        if mode not in ("distance", "connectivity"):
-            raise ValueError(f"mode is {mode!r}; allowed: 'distance', 'connectivity'")
+        check_choice(type(self).__name__, "mode", mode, get_args(_Mode))
         rows, count = indices.shape
         values = distances.ravel() if mode == "distance" else np.ones(indices.size, distances.dtype)
         starts = np.arange(0, indices.size + 1, count)
         return csr_matrix((values, indices.ravel(), starts), shape=(rows, self.n_samples_fit_))
 
 
-Int8NeighborsTransformer.__module__ = "dmlcpu.search"
+NeighborsTransformer.__module__ = "dmlcpu.search"

@@ -17,14 +17,16 @@ from dataclasses import replace
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.products.selection import Operands, Order, select as select_fused
 from dmlcpu.search.quantizer import Queries, as_float32, pair_sums
 from dmlcpu.search.spaces import Space
 from dmlcpu.search.vectors import Stored, reciprocal_roots
+from dmlcpu.selection.call import Operands, Order
+from dmlcpu.selection.plan import select as select_fused
 
 # Of so many vectors for each one that is allowed, the allowed ones are copied: it is faster than reading all.
 _FEW = 32
 _RESCORED_NUMBERS = 1 << 20  # numbers that are rescored at a time
+_NEARLY_ONE, _BELOW_ONE = np.float32(1 - 2.0**-18), np.float32(1 - 2.0**-24)
 # k times the queries that are selected together: 10 queries if k is 100,000. Each thread keeps up to two numbers for
 # each.
 MOST_CANDIDATES = 1 << 20
@@ -42,10 +44,17 @@ def names_of(names: Array, found: Array) -> Array:
     return result
 
 
+def few_allowed(bits: Array, count: int) -> Array | None:
+    """Return the positions that all queries may find if they are so few that copying them pays; else None."""
+    if len(bits) > 1 or _FEW * int(np.bitwise_count(bits).sum()) >= count:
+        return None
+    return np.flatnonzero(np.unpackbits(bits, count=count, bitorder="little"))
+
+
 def search(space: Space, stored: Stored, queries: Queries, k: int, mask: Array | None) -> tuple[Array, Array]:
     """Return scores and positions (M, k) of the best vectors, the best first; `worst` and -1 where there are fewer."""
-    if mask is not None and _FEW * np.count_nonzero(mask) < len(stored):
-        places = np.flatnonzero(mask)
+    places = None if mask is None else few_allowed(mask, len(stored))
+    if places is not None:
         few = replace(stored, ids=None, floats=None).taken(places)
         scores, found = search(space, few, queries, k, None)
         return scores, names_of(places, found)
@@ -76,18 +85,51 @@ def _selected(space: Space, stored: Stored, queries: Queries, k: int, mask: Arra
 def _by_angle(stored: Stored, queries: Queries, k: int, mask: Array | None) -> tuple[Array, Array]:
     """Return the best cosines. Scales cancel out, but for affine vectors."""
     lengths, vectors = reciprocal_roots(queries.squares), stored.vectors
-    if queries.constants is None:
-        return select(queries.codes, vectors, k, a_scale=lengths, b_scale=stored.lengths, mask=mask)
-    assert queries.scales is not None  # as of all queries for affine vectors
-    scales = queries.scales * lengths
-    added = (queries.constants * lengths).astype(np.float32)
-    values, found = np.empty((len(scales), k), np.float32), np.empty((len(scales), k), np.int64)
-    for i in range(len(scales)):  # what is added differs with the query and with the vector: queries come one by one
-        row, bias = slice(i, i + 1), added[i] * stored.lengths
-        values[row], found[row] = select(
-            queries.codes[row], vectors, k, a_scale=scales[row], b_scale=stored.lengths, bias=bias, mask=mask
+    if queries.constants is not None:
+        assert queries.scales is not None  # as of all queries for affine vectors
+        scales, added = queries.scales * lengths, (queries.constants * lengths).astype(np.float32)
+        values, found = select(
+            queries.codes, vectors, k, a_scale=scales, row_bias=added, b_scale=stored.lengths, mask=mask
         )
-    return values, found
+        return np.where(found < 0, values, np.clip(values, -1, 1)), found
+    values, found = select(queries.codes, vectors, k, a_scale=lengths, b_scale=stored.lengths, mask=mask)
+    if k:
+        _settle(stored, queries, values, found, k, mask)
+    return np.where(found < 0, values, np.maximum(values, np.float32(-1))), found
+
+
+def _settle(stored: Stored, queries: Queries, values: Array, found: Array, k: int, mask: Array | None) -> None:
+    """Put cosines of nearly 1 in their order: 1 for equal directions, less for all others.
+
+    Two roundings of a factor and two of a product may have made another cosine greater than that of an equal direction.
+    Of more than 8 k cosines of nearly 1, the 8 k are put in order that float32 finds greatest.
+    """
+    rows, count = np.flatnonzero(values[:, 0] > _NEARLY_ONE), k
+    lengths = reciprocal_roots(queries.squares)
+    while rows.size:
+        codes, squares = queries.codes[rows], queries.squares[rows].astype(np.int64)
+        some, places = values[rows], found[rows]
+        if count > k:
+            own = mask if mask is None or len(mask) == 1 else mask[rows]
+            some, places = select(codes, stored.vectors, count, a_scale=lengths[rows], b_scale=stored.lengths, mask=own)
+        can_widen = count == k < len(stored.vectors)  # once: there may be many copies
+        is_open = (some[:, -1] > _NEARLY_ONE) & can_widen
+        for row in np.flatnonzero(~is_open):
+            near = int(np.count_nonzero(some[row] > _NEARLY_ONE))
+            exact = _cosines(stored, codes[row], squares[row], places[row, :near])
+            order = np.lexsort((places[row, :near], -exact))
+            places[row, :near] = places[row, order]
+            some[row, :near] = np.where(exact == 1, 1, np.minimum(exact.astype(np.float32), _BELOW_ONE))[order]
+            values[rows[row]], found[rows[row]] = some[row, :k], places[row, :k]
+        rows, count = rows[is_open], min(8 * count, len(stored.vectors))
+
+
+def _cosines(stored: Stored, code: Array, square: Array, places: Array) -> Array:
+    """Return cosines of bytes with some vectors, float64: 1 for equal directions, which whole numbers tell."""
+    assert stored.squares is not None
+    products = stored.vectors[places].astype(np.int64) @ code.astype(np.int64)
+    squares = square * stored.squares[places].astype(np.int64)
+    return np.where(products * products == squares, 1.0, np.minimum(products / np.sqrt(squares), 1 - 2.0**-53))
 
 
 def select(
@@ -96,6 +138,7 @@ def select(
     k: int,
     *,
     a_scale: Array | None = None,
+    row_bias: Array | None = None,
     b_scale: Array | None = None,
     bias: Array | None = None,
     doubled: bool = False,
@@ -104,19 +147,22 @@ def select(
     """Return the k greatest scores of each row of a (M, D) with vectors (N, D), bytes, and positions, int64 (M, k).
 
     Without scales, scores are int32: the sum, or twice the sum, + bias[column]. With a_scale (M,), and perhaps b_scale
-    (N,), they are float32: float32(sum) * (a_scale * b_scale) + bias. mask: bool (N,), which columns may be found.
+    (N,), they are float32: float32(sum) * (a_scale * b_scale) + bias, or with a row_bias (M,) (float32(sum) * a_scale +
+    row_bias) * b_scale + bias. mask: bits, which columns may be found.
     k is at most N; where fewer are found, the score is the least int32 or -inf, and the position -1.
     """
-    order = Order(k, a_scale is not None, shift=int(doubled), has_mask=mask is not None)
+    order = Order(k, a_scale is not None, shift=int(doubled))
     values = np.empty((len(a), k), np.float32 if order.is_scaled else np.int32)
     found = np.empty((len(a), k), np.int64)
-    of_rows = None if a_scale is None else a_scale[:, None]
+    of_rows, row_added = (None if each is None else each[:, None] for each in (a_scale, row_bias))
     of_columns, added = (None if each is None else each[None] for each in (b_scale, bias))
     step = max(1, MOST_CANDIDATES // (k + 16))
     for first in range(0, len(a), step):
         rows = slice(first, first + step)
         scales = None if of_rows is None else of_rows[rows]
-        operands = Operands(a[rows], vectors.T, scales, None, of_columns, None, added, mask)
+        own = mask if mask is None or len(mask) == 1 else mask[rows]
+        own_added = None if row_added is None else row_added[rows]
+        operands = Operands(a[rows], vectors.T, scales, None, of_columns, None, added, own, own_added)
         select_fused(operands, order, values[rows], found[rows])
     return values, found
 

@@ -48,6 +48,12 @@ class Space:
         return self.from_centres(codes) + self.centres()
 
 
+def check_depth(operator: str, depth: int) -> None:
+    """Refuse a number of dimensions."""
+    if not 1 <= depth <= MOST_DIMENSIONS:
+        raise BindingError(operator, "vectors.shape[1]", str(depth), f"1 to {MOST_DIMENSIONS} dimensions")
+
+
 def middle_of(dtype: np.dtype[Any]) -> int:
     """Return the byte of a type that stands for the middle of a range."""
     return 0 if dtype == np.int8 else _MIDDLE
@@ -57,8 +63,7 @@ def space_of(operator: str, metric: Any, vectors: Array | Tensor, ranges: Any) -
     """Return the space of vectors (N, D), or refuse it."""
     depth, dtype = vectors.shape[1], vectors.dtype
     check_choice(operator, "metric", metric, METRICS)
-    if not 1 <= depth <= MOST_DIMENSIONS:
-        raise BindingError(operator, "vectors.shape[1]", str(depth), f"1 to {MOST_DIMENSIONS} dimensions")
+    check_depth(operator, depth)
     if ranges is None:
         return Space(metric, depth)
     array = as_array(operator, "ranges", ranges)
@@ -76,15 +81,26 @@ def space_of(operator: str, metric: Any, vectors: Array | Tensor, ranges: Any) -
     return Space(metric, depth, array)
 
 
+def as_numbers(operator: str, field: str, value: Any) -> Array:
+    """Return an array; integers in lists become float64."""
+    array = as_array(operator, field, value)
+    is_listed = array.dtype.kind in "iu" and not hasattr(value, "dtype") and array.ndim > 0
+    return array.astype(np.float64) if is_listed else array
+
+
 def as_vectors(operator: str, field: str, value: Any, depth: int | None = None) -> Array:
     """Return vectors as a matrix (N, D) of bytes or floats; one vector may stand for itself if `depth` is given."""
     array = as_array(operator, field, value)
+    if array.ndim == 0:
+        raise BindingError(operator, field, "a number", "a matrix (N, D); there is no index without vectors")
     if isinstance(value, list | tuple) and array.dtype.kind == "f" and not array.size:
         array = array.astype(np.float32)
     check_type(operator, field, array.dtype, (*BYTE_TYPES, *FLOATS))
     if array.ndim == 1 and depth is not None:
         array = array[None]
     if array.ndim != 2 or depth not in (None, array.shape[1]):
-        wanted = "a matrix (N, D)" if depth is None else f"(..., {depth}), as the index has {depth} dimensions"
+        wanted = (
+            "a matrix (N, D)" if depth is None else f"(M, {depth}) or ({depth},), as the index has {depth} dimensions"
+        )
         raise BindingError(operator, f"{field}.shape", str(np.shape(value)), wanted)
     return array

@@ -23,56 +23,66 @@ from dmlcpu.common.data_types import BYTE_TYPES
 from dmlcpu.common.faults import shown
 from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import BindingError, DmlError
-from dmlcpu.search.spaces import METRICS, Space, space_of
-from dmlcpu.search.vectors import Stored
+from dmlcpu.search.codes import MOST_EXPONENT, Frame
+from dmlcpu.search.spaces import METRICS, space_of
+from dmlcpu.search.vectors import Limits, Stored
 
 HEADER = "index.json"
-FORMAT, VERSION = "dmlcpu.search.Int8Index", 1
-_SAVE, _LOAD = "Int8Index.save", "Int8Index.load"
+PREFIX, VERSION = "dmlcpu.search.", 1  # of the format's name, before the class
 _LONGEST_HEADER = 1 << 16
 # The arrays of an index, and the types that each may have.
-_ARRAY_TYPES = {
-    "vectors": BYTE_TYPES,
-    "scales": ("float32",),
-    "squares": ("int32", "float64"),
-    "ids": ("int64",),
-    "floats": ("float32", "float16", "float64"),
-    "ranges": ("float32",),
+_KEPT = ("float32", "float16", "float64")
+_ARRAY_TYPES: dict[str, dict[str, tuple[str, ...]]] = {
+    "Int8Index": {
+        "vectors": BYTE_TYPES,
+        "scales": ("float32",),
+        "squares": ("int32", "float64"),
+        "ids": ("int64",),
+        "floats": _KEPT,
+        "ranges": ("float32",),
+    },
+    "FloatIndex": {
+        "vectors": ("int8",),
+        "scales": ("float32",),
+        "squares": ("float64",),
+        "ids": ("int64",),
+        "floats": _KEPT,
+        "bias": ("float32",),
+        "centre": ("float64",),
+        "limits": ("float64",),  # the factor of the codes, and the bounds of all vectors
+    },
 }
+_NEEDED = {"Int8Index": {"vectors"}, "FloatIndex": {"vectors", "scales", "floats", "bias", "centre", "limits"}}
 
 
 @contextlib.contextmanager
 def new_index(
-    path: str | os.PathLike[str], space: Space, tensors: Mapping[str, Tensor]
+    path: str | os.PathLike[str], name: str, space: Any, tensors: Mapping[str, Tensor]
 ) -> Iterator[Callable[[str, Array, int], None]]:
-    """Create an index on disk; yield what writes rows of one of its arrays, from a place on. It replaces an older one.
+    """Create an index of a class on disk; yield what writes rows of one of its arrays, from a place on.
 
-    At the end the index is in place; after an exception all is as it was.
+    It replaces an older one. At the end the index is in place; after an exception all is as it was.
     """
-    target = target_of(path)
-    folder, name = os.path.split(target)
+    target = target_of(path, name)
+    folder, last = os.path.split(target)
     token = os.urandom(6).hex()
     make_folder(folder)
-    temporary = os.path.join(folder, f".{name}.{token}.part")
-    ranges = {} if space.ranges is None else {"ranges": space.ranges}
-    tensors = {**tensors, **{name: Tensor(each.shape, each.dtype) for name, each in ranges.items()}}
+    temporary = os.path.join(folder, f".{last}.{token}.part")
     writers: dict[str, Writer] = {}
 
-    def write(name: str, rows: Array, start: int) -> None:
+    def write(array: str, rows: Array, start: int) -> None:
         region = (slice(start, start + len(rows)), *whole(rows.shape[1:]))
-        writers[name].sinks[name].write(region, np.ascontiguousarray(rows))
+        writers[array].sinks[array].write(region, np.ascontiguousarray(rows))
 
     os.mkdir(temporary)
     try:
-        for name, tensor in tensors.items():
-            writers[name] = create(os.path.join(temporary, f"{name}.npy"), {name: tensor}, token)
-        for name, array in ranges.items():
-            write(name, array, 0)
+        for array, tensor in tensors.items():
+            writers[array] = create(os.path.join(temporary, f"{array}.npy"), {array: tensor}, token)
         yield write
         for writer in writers.values():
             writer.finish()
             writer.put_in_place()
-        _write_header(temporary, space, tensors)
+        _write_header(temporary, name, space.metric, tensors)
         put_folder(temporary, target)
         sync_folder(folder)
     finally:
@@ -81,9 +91,16 @@ def new_index(
         remove(temporary)
 
 
-def _write_header(folder: str, space: Space, tensors: Mapping[str, Tensor]) -> None:
-    arrays = {name: {"dtype": each.dtype.name, "shape": list(each.shape)} for name, each in tensors.items()}
-    header = {"format": FORMAT, "version": VERSION, "metric": space.metric, "arrays": arrays}
+def own_arrays(space: Any, limits: Limits) -> dict[str, Array]:
+    """Return the arrays of an index that have no row for each vector."""
+    if isinstance(space, Frame):
+        return {"centre": space.centre, "limits": np.array([space.factor, *limits])}
+    return {} if space.ranges is None else {"ranges": space.ranges}
+
+
+def _write_header(folder: str, name: str, metric: str, tensors: Mapping[str, Tensor]) -> None:
+    arrays = {array: {"dtype": each.dtype.name, "shape": list(each.shape)} for array, each in tensors.items()}
+    header = {"format": PREFIX + name, "version": VERSION, "metric": metric, "arrays": arrays}
     with open(os.path.join(folder, HEADER), "x", encoding="utf-8") as file:
         json.dump(header, file, indent=1)
         file.flush()
@@ -91,47 +108,48 @@ def _write_header(folder: str, space: Space, tensors: Mapping[str, Tensor]) -> N
     sync_folder(folder)
 
 
-def target_of(path: str | os.PathLike[str]) -> str:
+def target_of(path: str | os.PathLike[str], name: str) -> str:
     """Return the folder that an index goes to, behind links; refuse one with anything but an index in it."""
-    given, allowed = os.fsdecode(path), "an index, an empty folder, or nothing"
+    operator, given, allowed = f"{name}.save", os.fsdecode(path), "an index, an empty folder, or nothing"
     if not given:
-        raise DmlError(_SAVE, "path", "''", "the path of a folder")
+        raise DmlError(operator, "path", "''", "the path of a folder")
     target = os.path.realpath(given)
     try:
         mode = os.stat(target).st_mode
     except FileNotFoundError:
         return target
     if not stat.S_ISDIR(mode):
-        raise DmlError(_SAVE, "path", f"{given!r}, a file", allowed)
+        raise DmlError(operator, "path", f"{given!r}, a file", allowed)
     names = set(os.listdir(target))
-    if names - {HEADER, *(f"{name}.npy" for name in _ARRAY_TYPES)}:
-        raise DmlError(_SAVE, "path", f"{given!r}, a folder of other files", allowed)
+    if names - {HEADER, *(f"{array}.npy" for arrays in _ARRAY_TYPES.values() for array in arrays)}:
+        raise DmlError(operator, "path", f"{given!r}, a folder of other files", allowed)
     if names:
         try:
-            _read_header(target)
+            _read_header(target, operator, tuple(_ARRAY_TYPES))
         except DmlError as error:
-            raise DmlError(_SAVE, "path", f"{given!r}, whose {error.field} is {error.found}", allowed) from None
+            raise DmlError(operator, "path", f"{given!r}, whose {error.field} is {error.found}", allowed) from None
     return target
 
 
-def save(path: str | os.PathLike[str], space: Space, stored: Stored) -> None:
-    """Write an index."""
-    arrays = stored.arrays()
-    with new_index(path, space, {name: Tensor(each.shape, each.dtype) for name, each in arrays.items()}) as write:
-        for name, array in arrays.items():
-            write(name, array, 0)
+def save(path: str | os.PathLike[str], name: str, space: Any, stored: Stored) -> None:
+    """Write an index of a class."""
+    arrays = {**stored.arrays(), **own_arrays(stored.frame or space, stored.limits)}
+    tensors = {array: Tensor(each.shape, each.dtype) for array, each in arrays.items()}
+    with new_index(path, name, space, tensors) as write:
+        for array, numbers in arrays.items():
+            write(array, numbers, 0)
 
 
-def load(path: str | os.PathLike[str]) -> tuple[Space, Stored]:
-    """Return a saved index, its arrays memory-mapped, or refuse the folder.
+def load(path: str | os.PathLike[str], *names: str) -> tuple[str, Any, Stored]:
+    """Return the class of a saved index, its space and its vectors, memory-mapped, or refuse the folder.
 
-    It is read again if another index has taken its place meanwhile.
+    names: the classes that it may be of. It is read again if another index has taken its place meanwhile.
     """
     folder = os.fsdecode(path)
     while True:
         before = _state(folder)
         try:
-            found = _load(folder)
+            found = _load(folder, names)
         except (DmlError, FileNotFoundError):
             if _state(folder) == before:
                 raise
@@ -146,17 +164,29 @@ def _state(folder: str) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
-def _load(folder: str) -> tuple[Space, Stored]:
-    metric, tensors = _read_header(folder)
-    arrays = {name: _mapped_array(folder, name, tensor) for name, tensor in tensors.items()}
-    space = space_of(_LOAD, metric, tensors["vectors"], arrays.pop("ranges", None))
-    stored = Stored(**arrays)
-    _check_numbers(stored)
-    return space, stored
+def _load(folder: str, names: tuple[str, ...]) -> tuple[str, Any, Stored]:
+    operator = f"{names[0]}.load"
+    name, metric, tensors = _read_header(folder, operator, names)
+    arrays = {array: _mapped_array(folder, operator, array, tensor) for array, tensor in tensors.items()}
+    space: Any
+    if name == "FloatIndex":
+        space, limits = _frame(operator, metric, arrays.pop("centre"), arrays.pop("limits"))
+        if not (arrays["bias"] > -np.inf).all():
+            raise DmlError(operator, "bias.npy", "with NaN or -inf", "numbers, or inf")
+        others: dict[str, Any] = {"limits": limits, "frame": space}
+    else:
+        space, others = space_of(operator, metric, tensors["vectors"], arrays.pop("ranges", None)), {}
+    stored = Stored(**{**others, **arrays})
+    for array in ("scales", "squares"):
+        if array in arrays:
+            _checked(operator, array, arrays[array])
+    if stored.ids is not None and stored.ids.size:
+        _check_ids(operator, stored, stored.ids)
+    return name, space, stored
 
 
-def _read_header(folder: str) -> tuple[str, dict[str, Tensor]]:
-    """Return the metric, and the arrays that a header lists, or refuse it."""
+def _read_header(folder: str, operator: str, names: tuple[str, ...]) -> tuple[str, Any, dict[str, Tensor]]:
+    """Return the class, the metric and the arrays that a header lists, or refuse it. names: the classes allowed."""
     os.scandir(folder).close()  # the system's error, if it cannot be read
     path = os.path.join(folder, HEADER)
     try:
@@ -164,67 +194,80 @@ def _read_header(folder: str) -> tuple[str, dict[str, Tensor]]:
             text = file.read(_LONGEST_HEADER + 1) or b""
         header = json.loads(text.decode()) if len(text) <= _LONGEST_HEADER else None
     except FileNotFoundError:
-        raise DmlError(_LOAD, HEADER, "missing", f"a folder that Int8Index.save wrote ({folder!r} is none)") from None
+        wanted = f"a folder that {names[0]}.save wrote ({folder!r} is none)"
+        raise DmlError(operator, HEADER, "missing", wanted) from None
     except (FileError, ValueError, RecursionError) as error:
         found = f"not readable ({' '.join(str(error).split()):.200})"
-        raise DmlError(_LOAD, HEADER, found, "a header in JSON") from None
+        raise DmlError(operator, HEADER, found, "a header in JSON") from None
     if not isinstance(header, dict) or header.keys() != {"format", "version", "metric", "arrays"}:
         found = f"an object with {shown(', '.join(header))}" if isinstance(header, dict) else shown(header)
-        raise DmlError(_LOAD, HEADER, found, "an object with format, version, metric and arrays")
-    for field, wanted in (("format", FORMAT), ("version", VERSION)):
-        if header[field] != wanted or isinstance(header[field], bool):
-            raise DmlError(_LOAD, f"{HEADER}: {field}", shown(header[field]), repr(wanted))
-    if header["metric"] not in METRICS or not isinstance(header["metric"], str):
-        raise DmlError(_LOAD, f"{HEADER}: metric", shown(header["metric"]), ", ".join(map(repr, METRICS)))
-    return header["metric"], _parse_tensors(header["arrays"], header["metric"])
+        raise DmlError(operator, HEADER, found, "an object with format, version, metric and arrays")
+    formats = {PREFIX + name: name for name in names}
+    allowed: dict[str, tuple[Any, ...]] = {"format": tuple(formats), "version": (VERSION,), "metric": METRICS}
+    for field, values in allowed.items():
+        value = header[field]
+        if not isinstance(value, str | int) or isinstance(value, bool) or value not in values:
+            raise DmlError(operator, f"{HEADER}: {field}", shown(value), ", ".join(map(repr, values)))
+    name = formats[header["format"]]
+    return name, header["metric"], _parse_tensors(operator, name, header["arrays"], header["metric"])
 
 
-def _parse_tensors(arrays: Any, metric: str) -> dict[str, Tensor]:
+def _parse_tensors(operator: str, name: str, arrays: Any, metric: str) -> dict[str, Tensor]:
     """Return the arrays of a header, or refuse those that do not fit one another."""
-    if not isinstance(arrays, dict) or "vectors" not in arrays or not arrays.keys() <= _ARRAY_TYPES.keys():
-        raise DmlError(_LOAD, f"{HEADER}: arrays", shown(arrays), f"vectors, and some of {', '.join(_ARRAY_TYPES)}")
-    tensors = {name: _parse_tensor(name, each) for name, each in arrays.items()}
+    types, needed = _ARRAY_TYPES[name], _NEEDED[name]
+    if not isinstance(arrays, dict) or not needed <= arrays.keys() <= types.keys():
+        allowed = f"{', '.join(sorted(needed))}, and some of {', '.join(types)}"
+        raise DmlError(operator, f"{HEADER}: arrays", shown(arrays), allowed)
+    tensors = {array: _parse_tensor(operator, array, each, types[array]) for array, each in arrays.items()}
     shape = tensors["vectors"].shape
     if len(shape) != 2:
-        raise DmlError(_LOAD, f"{HEADER}: vectors", str(shape), "two sizes")
-    shapes = {"vectors": shape, "floats": shape, "ranges": (2, shape[1])}
-    for name, tensor in tensors.items():
-        wanted = shapes.get(name, shape[:1])
+        raise DmlError(operator, f"{HEADER}: vectors", str(shape), "two sizes")
+    own = {"vectors": shape, "floats": shape, "ranges": (2, shape[1]), "centre": shape[1:], "limits": (4,)}
+    for array, tensor in tensors.items():
+        wanted = own.get(array, shape[:1])
         if tensor.shape != wanted:
-            raise DmlError(_LOAD, f"{HEADER}: {name}", str(tensor.shape), f"{wanted}, as the vectors")
-    if ("squares" in tensors) != (metric != "ip"):
-        found = "there" if metric == "ip" else "missing"
-        raise DmlError(_LOAD, f"{HEADER}: squares", found, "there unless metric is ip")
-    if "squares" in tensors and (tensors["squares"].dtype == np.float64) != ("ranges" in tensors):
-        raise DmlError(_LOAD, f"{HEADER}: squares", str(tensors["squares"].dtype), "float64 with ranges, else int32")
-    if "scales" in tensors and ("ranges" in tensors or tensors["vectors"].dtype != np.int8):
-        raise DmlError(_LOAD, f"{HEADER}: scales", "there", "none with ranges or vectors of uint8")
+            raise DmlError(operator, f"{HEADER}: {array}", str(tensor.shape), f"{wanted}, as the vectors")
+    has_squares = metric == "cosine" or (name == "Int8Index" and metric == "l2")
+    if ("squares" in tensors) != has_squares:
+        found, allowed = ("missing", "there") if has_squares else ("there", "missing")
+        raise DmlError(operator, f"{HEADER}: squares", found, f"{allowed}, as metric is {metric}")
+    if name == "Int8Index":
+        _check_bytes(operator, tensors)
     return tensors
 
 
-def _parse_tensor(name: str, described: Any) -> Tensor:
+def _check_bytes(operator: str, tensors: dict[str, Tensor]) -> None:
+    """Refuse arrays of an Int8Index that do not fit one another."""
+    if "squares" in tensors and (tensors["squares"].dtype == np.float64) != ("ranges" in tensors):
+        found = str(tensors["squares"].dtype)
+        raise DmlError(operator, f"{HEADER}: squares", found, "float64 with ranges, else int32")
+    if "scales" in tensors and ("ranges" in tensors or tensors["vectors"].dtype != np.int8):
+        raise DmlError(operator, f"{HEADER}: scales", "there", "none with ranges or vectors of uint8")
+
+
+def _parse_tensor(operator: str, name: str, described: Any, types: tuple[str, ...]) -> Tensor:
     """Return the type and shape of an array in a header."""
     field = f"{HEADER}: {name}"
     if not isinstance(described, dict) or described.keys() != {"dtype", "shape"}:
-        raise DmlError(_LOAD, field, shown(described), "an object with dtype and shape")
-    if described["dtype"] not in _ARRAY_TYPES[name] or not isinstance(described["dtype"], str):
-        raise DmlError(_LOAD, f"{field}.dtype", shown(described["dtype"]), ", ".join(_ARRAY_TYPES[name]))
+        raise DmlError(operator, field, shown(described), "an object with dtype and shape")
+    if described["dtype"] not in types or not isinstance(described["dtype"], str):
+        raise DmlError(operator, f"{field}.dtype", shown(described["dtype"]), ", ".join(types))
     sizes = described["shape"]
     if not (isinstance(sizes, list) and all(type(size) is int and 0 <= size < 1 << 48 for size in sizes)):
-        raise DmlError(_LOAD, f"{field}.shape", shown(sizes), "a list of sizes")
+        raise DmlError(operator, f"{field}.shape", shown(sizes), "a list of sizes")
     return Tensor(tuple(sizes), np.dtype(described["dtype"]))
 
 
-def _mapped_array(folder: str, name: str, tensor: Tensor) -> Array:
+def _mapped_array(folder: str, operator: str, name: str, tensor: Tensor) -> Array:
     """Return an array of an index, memory-mapped; refuse one that is not as its header says."""
     field = f"{name}.npy"
     try:
-        array = mapped(_LOAD, field, os.path.join(folder, field))
+        array = mapped(operator, field, os.path.join(folder, field))
     except FileNotFoundError:
-        raise BindingError(_LOAD, field, "missing", "a file beside the header") from None
+        raise BindingError(operator, field, "missing", "a file beside the header") from None
     if (array.shape, array.dtype) != (tensor.shape, tensor.dtype):
         wanted = f"{tensor.dtype} {tensor.shape}, as {HEADER} says"
-        raise BindingError(_LOAD, field, f"{array.dtype} {array.shape}", wanted)
+        raise BindingError(operator, field, f"{array.dtype} {array.shape}", wanted)
     return array
 
 
@@ -247,18 +290,33 @@ def mapped(operator: str, field: str, path: str | os.PathLike[str]) -> Array:
         raise BindingError(operator, field, f"{os.fspath(path)!r}: {error.found}", error.allowed) from None
 
 
-def _check_numbers(stored: Stored) -> None:
-    """Refuse numbers that no index has. The vectors themselves may be any bytes, and are not read."""
-    for name in ("scales", "squares"):
-        array = getattr(stored, name)
-        if array is not None and not ((array >= 0) & (array < np.inf)).all():
-            found = "with numbers that are negative or not finite"
-            raise DmlError(_LOAD, f"{name}.npy", found, "finite numbers from 0 on")
-    ids = stored.ids
-    if ids is None or not ids.size:
-        return
+def _checked(operator: str, name: str, array: Array) -> Array:
+    """Return an array of an index, or refuse numbers that none has. Vectors may be any bytes, and are not read."""
+    if not ((array >= 0) & (array < np.inf)).all():
+        found = "with numbers that are negative or not finite"
+        raise DmlError(operator, f"{name}.npy", found, "finite numbers from 0 on")
+    return array
+
+
+def _frame(operator: str, metric: Any, centre: Array, numbers: Array) -> tuple[Frame, Limits]:
+    """Return how floats of an index were encoded, or refuse numbers that none has."""
+    factor, *limits = _checked(operator, "limits", numbers).tolist()
+    if np.frexp(factor)[0] != 0.5 or not 2.0**-MOST_EXPONENT <= factor <= 2.0**MOST_EXPONENT:
+        raise DmlError(
+            operator, "limits.npy", str(factor), f"a power of two, 2**-{MOST_EXPONENT} to 2**{MOST_EXPONENT}"
+        )
+    most = float(np.finfo(np.float32).max)
+    if not (np.abs(centre) <= most).all():
+        raise DmlError(
+            operator, "centre.npy", "with numbers that are too great or not finite", f"numbers up to {most:g}"
+        )
+    return Frame(metric, np.array(centre), factor), Limits(*limits)
+
+
+def _check_ids(operator: str, stored: Stored, ids: Array) -> None:
+    """Refuse ids that no index has."""
     if ids.min() < 0:
-        raise DmlError(_LOAD, "ids.npy", str(ids.min()), "ids from 0 on")
+        raise DmlError(operator, "ids.npy", str(ids.min()), "ids from 0 on")
     ordered = ids if (ids[1:] > ids[:-1]).all() else ids[stored.order]
     if (ordered[1:] == ordered[:-1]).any():
-        raise DmlError(_LOAD, "ids.npy", "with an id twice", "different ids")
+        raise DmlError(operator, "ids.npy", "with an id twice", "different ids")

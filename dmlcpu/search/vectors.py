@@ -1,8 +1,8 @@
 """The vectors of an index at one time, with what is kept for them. They never change: others take their place."""
 
 import functools
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,7 +10,25 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.search.quantizer import BLOCK_ELEMENTS, byte_squares, pair_sums, quantize
 from dmlcpu.search.spaces import Space
 
+ARRAYS = ("vectors", "scales", "squares", "ids", "floats", "bias")  # of an index
+_OF_CODES = ("vectors", "scales", "bias")
+SAMPLE = 4096  # vectors that tell how great bounds are
 _GROWTH = 1.5  # of arrays that vectors are added to: so each addition need not copy all
+
+
+class Limits(NamedTuple):
+    """Bounds of all encoded vectors; see codes.py."""
+
+    lost: float = 0.0  # of |w / scale - codes|
+    length: float = 0.0  # of |codes|
+    reach: float = 0.0  # of |w|
+
+    def joined(self, other: "Limits") -> "Limits":
+        """Return bounds of the vectors of both."""
+        return Limits(*map(max, self, other))
+
+
+NO_LIMITS = Limits()  # of no vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,21 +38,38 @@ class Stored:
     vectors: Array  # int8 or uint8 (N, D), in C order
     scales: Array | None = None  # float32: vector = scale * byte; of vectors that were floats
     squares: Array | None = None  # of each vector the sum of squares: int32 of its bytes; float64 of affine ones, for
-    # distances less the centres
+    # distances less the centres, and of floats
     ids: Array | None = None  # int64
     floats: Array | None = None  # (N, D): the vectors before they were quantized
+    bias: Array | None = None  # float32: what is added to bounds; see codes.py
+    limits: Limits = NO_LIMITS
+    frame: Any = None  # how floats were encoded
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays that there are, by name."""
-        every = {each.name: getattr(self, each.name) for each in fields(self)}
+        every = {name: getattr(self, name) for name in ARRAYS}
         return {name: array for name, array in every.items() if array is not None}
 
     def taken(self, positions: Array) -> "Stored":
         """Return the vectors at some positions."""
-        return Stored(**{name: array[positions] for name, array in self.arrays().items()})
+        return self._with({name: array[positions] for name, array in self.arrays().items()})
+
+    @functools.cached_property
+    def sample(self) -> "Stored":
+        """The codes of some vectors of all parts, up to SAMPLE, next to one another."""
+        step = max(1, -(-len(self) // SAMPLE))
+        kept = {name: array[::step].copy() for name, array in self.arrays().items() if name in _OF_CODES}
+        return replace(self, squares=None, ids=None, floats=None)._with(kept)
+
+    def in_memory(self) -> "Stored":
+        """Return the same as plain arrays, to be pickled."""
+        return self._with({name: np.asarray(array) for name, array in self.arrays().items()})
+
+    def _with(self, arrays: dict[str, Any]) -> "Stored":
+        return replace(self, **arrays)
 
     @functools.cached_property
     def order(self) -> Array:
@@ -82,7 +117,7 @@ def joined(before: Stored, later: Stored, rooms: dict[str, Array]) -> Stored:
             room[:count] = array
         room[count:total] = others[name]
         arrays[name] = room[:total]
-    return Stored(**arrays)
+    return replace(before, **arrays, limits=before.limits.joined(later.limits))
 
 
 def reciprocal_roots(squares: Any) -> Array:

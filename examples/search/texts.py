@@ -8,7 +8,7 @@ import sys
 
 from embedder import load_model, paragraphs
 
-from dmlcpu.search import Int8Index
+from dmlcpu.search import FloatIndex
 
 QUESTIONS = [
     "what happens when two elements are equal?",
@@ -19,9 +19,9 @@ QUESTIONS = [
 
 def main(questions):
     embed, pages = load_model(), paragraphs()
-    index = Int8Index(embed([text for _, text in pages]), metric="cosine", floats=True)
-    print(f"{index}, {index.stored.vectors.nbytes:,} bytes of vectors")
-    scores, found = index.search(embed(questions), 3, rescore=4)
+    index = FloatIndex(embed([text for _, text in pages]), metric="cosine")
+    scores, found, report = index.search(embed(questions), 3, report=True)
+    print(f"{index}; scored for a question: {report.scored.mean():.0f}")
     for question, row, places in zip(questions, scores, found, strict=True):
         print(f"\n{question}")
         for score, place in zip(row, places, strict=True):

@@ -25,10 +25,10 @@ from samples import as_tuple
 
 import dmlcpu
 from dmlcpu.operators import OPERATORS
-from dmlcpu.search import Int8Index
+from dmlcpu.search import FloatIndex, Int8Index
 
 FILE = Path(__file__).with_name("digests.json")
-VERSION_OF_SEARCH = 1
+VERSIONS_OF_SEARCH = {"search": 1, "float_search": 1}
 
 Results = Iterator[np.ndarray | tuple[np.ndarray, ...]]
 
@@ -171,6 +171,14 @@ def search(dtype: np.dtype) -> Results:
             yield Int8Index(vectors, metric, floats=True).search(queries, 12, rescore=4)
 
 
+def float_search(dtype: np.dtype) -> Results:
+    """Enough vectors that their codes select candidates; those of a smaller index are all scored."""
+    vectors, queries = finite(25, (3000, 48), dtype), finite(26, (10, 48), dtype)
+    for metric, count in product(("ip", "l2", "cosine"), (3000, 500)):
+        yield FloatIndex(vectors[:count], metric).search(queries, 12)
+    yield FloatIndex(vectors).search(queries.astype(np.float64) / 3, 12, mask=np.arange(3000) % 5 > 1)
+
+
 CALLS: dict[str, Callable[[np.dtype], Results]] = {
     each.__name__: each
     for each in (
@@ -184,12 +192,17 @@ CALLS: dict[str, Callable[[np.dtype], Results]] = {
         dequantize_linear,
         dynamic_quantize_linear,
         search,
+        float_search,
     )
 }
 
 
 def types_of(name: str) -> tuple[str, ...]:
-    return (*BYTES, "float32", "float64") if name == "search" else OPERATORS[name].types
+    of_search = {
+        "search": (*BYTES, "float32", "float64"),
+        "float_search": ("float16", "bfloat16", "float32", "float64"),
+    }
+    return of_search[name] if name in of_search else OPERATORS[name].types
 
 
 def digest(name: str, dtype: str) -> str:
@@ -203,8 +216,8 @@ def digest(name: str, dtype: str) -> str:
 
 
 def entry(name: str) -> dict[str, Any]:
-    """Return what the file has about an operator, or search."""
-    version = VERSION_OF_SEARCH if name == "search" else OPERATORS[name].version
+    """Return what the file has about an operator, or a search."""
+    version = VERSIONS_OF_SEARCH[name] if name in VERSIONS_OF_SEARCH else OPERATORS[name].version
     return {"version": version, "digests": {dtype: digest(name, dtype) for dtype in types_of(name)}}
 
 

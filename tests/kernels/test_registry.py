@@ -82,7 +82,8 @@ def test_a_call_imports_kernels_of_its_own_operator_only(run_fork, operator):
     call({!r})
     print(*{{name.split(".")[2] for name in sys.modules if name.startswith("dmlcpu.kernels.")}})
     """
-    own = {registry.FOLDERS[operator]} | ({"top_k"} if operator == "matmul_top_k" else set())  # which selects, too
+    # matmul_top_k multiplies, and selects.
+    own = {registry.FOLDERS[operator]} | ({"gemm", "top_k"} if operator == "matmul_top_k" else set())
     assert set(run_fork(code.format(operator)).split()) & set(registry.FOLDERS.values()) == own
 
 

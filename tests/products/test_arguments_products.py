@@ -245,7 +245,7 @@ def test_a_parameter_that_lies_in_an_output_of_matmul_top_k_is_copied_before_any
         zero = output.view(np.uint8)[:1, :2].reshape(2)
         zero[:] = 7, 3
         _, arrays = matmul_top_k_function.request(
-            A, B, 2, None, zero, None, None, None, "largest", "greatest", (values, indices)
+            A, B, 2, None, zero, None, None, None, "largest", "greatest", None, None, (values, indices)
         )
         assert not np.shares_memory(arrays[2][1], output)
         assert arrays[2][1].tolist() == [7, 3]

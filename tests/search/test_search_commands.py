@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -10,20 +11,21 @@ from dmlcpu.batch import JobsError, plan_jobs, run_jobs
 from dmlcpu.cli import main
 from dmlcpu.common.block_reader import InMemory
 from dmlcpu.errors import DmlError
-from dmlcpu.search import Int8Index
-from dmlcpu.search.blocks import build
+from dmlcpu.search import FloatIndex, Int8Index
+from dmlcpu.search.blocks import build, build_floats, load_index
 
 RNG = np.random.default_rng(0)
 VECTORS = RNG.standard_normal((500, 12)).astype(np.float32)
 QUERIES = RNG.standard_normal((70, 12)).astype(np.float32)
 CODES = RNG.integers(0, 255, (500, 12)).astype(np.uint8)
+OUT = RNG.random((70, 500)) < 0.5
 RANGES = np.vstack([np.full(12, -3), np.full(12, 3)]).astype(np.float32)
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    arrays = {"v": VECTORS, "q": QUERIES, "codes": CODES, "ids": np.arange(500) * 7, "ranges": RANGES}
+    arrays = {"v": VECTORS, "q": QUERIES, "codes": CODES, "ids": np.arange(500) * 7, "ranges": RANGES, "out": OUT}
     arrays["mask"] = np.arange(500) % 3 == 0
     arrays["allowed"] = np.arange(0, 100) * 7
     for name, array in arrays.items():
@@ -39,7 +41,8 @@ def same(path, expected):
 
 
 def assert_stored(path, expected):
-    built = Int8Index.load(path)
+    built = load_index(path)
+    assert type(built) is type(expected)
     assert repr(built) == repr(expected)
     for name, array in expected.stored.arrays().items():
         assert np.array_equal(getattr(built.stored, name), array)
@@ -62,19 +65,41 @@ def test_built_in_blocks(folder, vectors, options):
     assert_stored("a.index", Int8Index(vectors, **options, **floats))
 
 
-def test_a_later_block_that_is_refused_leaves_nothing(folder):
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "bfloat16"])
+@pytest.mark.parametrize("metric", ["ip", "l2", "cosine"])
+def test_floats_built_in_blocks(folder, metric, dtype):
+    counts, vectors = [], (VECTORS + 3).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    ids = np.arange(500) * 7 if metric == "l2" else None
+    block_bytes = 33 * vectors[0].nbytes + 5
+    built = build_floats(InMemory(vectors), "a.index", metric, ids=ids, block_bytes=block_bytes, progress=counts.append)
+    assert (built, counts) == (500, [33] * 15 + [5])
+    expected = FloatIndex(vectors, metric, ids)
+    assert_stored("a.index", expected)
+    loaded = FloatIndex.load("a.index")
+    assert loaded.stored.limits == expected.stored.limits
+    assert loaded.space.factor == expected.space.factor
+    assert loaded.space.centre.tolist() == expected.space.centre.tolist()
+
+
+@pytest.mark.parametrize("function", [build, build_floats])
+def test_a_later_block_that_is_refused_leaves_nothing(folder, function):
     bad, before = VECTORS.copy(), sorted(folder.iterdir())
     bad[77, 3] = np.nan
-    with pytest.raises(DmlError, match=r"Int8Index: vectors\[77, 3\] is nan; allowed: finite numbers"):
-        build(InMemory(bad), "a.index", block_bytes=33 * bad[0].nbytes)
+    with pytest.raises(DmlError, match=r"Index: vectors\[77, 3\] is nan; allowed: finite numbers"):
+        function(InMemory(bad), "a.index", block_bytes=33 * bad[0].nbytes)
     assert sorted(folder.iterdir()) == before
 
 
 @pytest.mark.parametrize(
     ("options", "index"),
     [
-        ("v.npy", lambda: Int8Index(VECTORS)),
-        ("v.npy --metric l2 --ids ids.npy --floats", lambda: Int8Index(VECTORS, "l2", np.arange(500) * 7, floats=True)),
+        ("v.npy", lambda: FloatIndex(VECTORS)),
+        ("v.npy --metric cosine --ids ids.npy", lambda: FloatIndex(VECTORS, "cosine", np.arange(500) * 7)),
+        ("v.npy --metric l2 --floats drop", lambda: Int8Index(VECTORS, "l2")),
+        (
+            "v.npy --metric l2 --ids ids.npy --floats rescore",
+            lambda: Int8Index(VECTORS, "l2", np.arange(500) * 7, floats=True),
+        ),
         ("codes.npy --metric cosine", lambda: Int8Index(CODES, "cosine")),
         ("codes.npy --metric cosine --ranges ranges.npy", lambda: Int8Index(CODES, "cosine", ranges=RANGES)),
     ],
@@ -86,7 +111,8 @@ def test_built_and_searched(folder, capsys, options, index):
     assert_stored("a.index", expected)
     more = {"--mask mask.npy": {"mask": np.arange(500) % 3 == 0}, "": {}}
     more["--allowlist allowed.npy"] = {"allowlist": np.arange(0, 100) * 7}
-    if expected.has_floats:
+    more["--exclude out.npy"] = {"exclude": OUT}
+    if isinstance(expected, Int8Index) and expected.has_floats:
         more["--rescore 3"] = {"rescore": 3}
     for words, arguments in more.items():
         command = ["search", "query", "a.index", "q.npy", "-k", "4", "-o", "found.npz", *words.split()]
@@ -100,10 +126,14 @@ def test_built_and_searched(folder, capsys, options, index):
     [
         ("build nosuch.npy -o a.index", "nosuch.npy: No such file"),
         ("build ids.npy -o a.index", "ids.npy: an array of 1 dimensions; allowed: a matrix"),
-        ("build v.npy -o a.index --ids ranges.npy", "Int8Index: ids.dtype is float32; allowed: integers"),
+        ("build v.npy -o a.index --ids ranges.npy", "FloatIndex: ids.dtype is float32; allowed: integers"),
         ("build v.npy -o a.index --ranges ranges.npy", "vectors.dtype is float32; allowed: int8 or uint8"),
-        ("build codes.npy -o a.index --floats", "Int8Index: vectors.dtype is uint8; allowed: floats, to be kept"),
-        ("build bad.npy -o a.index", "Int8Index: vectors[77, 3] is nan; allowed: finite numbers"),
+        (
+            "build codes.npy -o a.index --floats rescore",
+            "Int8Index: vectors.dtype is uint8; allowed: floats, to be kept",
+        ),
+        ("build bad.npy -o a.index", "FloatIndex: vectors[77, 3] is nan; allowed: finite numbers"),
+        ("build bad.npy -o a.index --floats drop", "Int8Index: vectors[77, 3] is nan; allowed: finite numbers"),
         ("build v.npy -o .", "a folder of other files; allowed: an index, an empty folder, or nothing"),
         ("query nosuch q.npy -k 1 -o x.npz", "nosuch: No such file"),
         ("query ok.index ranges.npy -k 1 -o x.npz --rescore 2", "rescore is 2; allowed: None: the index was not given"),
@@ -111,7 +141,13 @@ def test_built_and_searched(folder, capsys, options, index):
             "query ok.index ranges.npy -k 1 -o x.npz --mask q.npy",
             "mask.dtype is float32; allowed: bool",
         ),
-        ("query ok.index other.npy -k 1 -o x.npz", "queries.shape is (2, 5); allowed: (..., 12)"),
+        (
+            "query float.index q.npy -k 1 -o x.npz --rescore 2",
+            "FloatIndex.search: rescore is 2; allowed: none: floats are",
+        ),
+        ("query float.index other.npy -k 1 -o x.npz", "FloatIndex.search: queries.shape is (2, 5); allowed: (M, 12)"),
+        ("query float.index q.npy -k 1 -o x.npz --exclude v.npy", "FloatIndex.search: exclude"),
+        ("query ok.index other.npy -k 1 -o x.npz", "queries.shape is (2, 5); allowed: (M, 12)"),
         ("query ok.index q.npy -k 1 -o x.txt", "the suffix '.txt'; allowed: .npy"),
         ("query ok.index bad.npy -k 1 -o x.npz", "queries[77, 3] is nan"),
     ],
@@ -122,6 +158,7 @@ def test_refusals_leave_nothing(folder, capsys, command, message):
     np.save("bad.npy", bad)
     np.save("other.npy", np.ones((2, 5)))
     Int8Index(VECTORS).save("ok.index")
+    FloatIndex(VECTORS).save("float.index")
     before = sorted(path.name for path in folder.iterdir())
     assert main(["search", *command.split()]) == 2
     assert message in capsys.readouterr().err
@@ -154,6 +191,23 @@ def test_an_index_is_the_op_of_a_job(folder, memory):
         assert np.array_equal(np.load(f"{name}.npy"), expected)
 
 
+@pytest.mark.parametrize("memory", [None, (64 << 20) + 2000])
+def test_a_float_index_is_the_op_of_a_job(folder, memory):
+    index = FloatIndex(VECTORS, "cosine", np.arange(500) * 7)
+    index.save("a.index")
+    lists = [(np.flatnonzero(each) * 7).tolist() for each in OUT]
+    for attrs in ({}, {"exclude": lists}, {"exclude": OUT.tolist()}, {"allowlist": [7, 14, 21]}):
+        jobs = [{**job(**attrs), "output": {"scores": "scores.npy", "indices": "indices.npy"}}]
+        plan = plan_jobs(jobs, directory=folder, max_memory=memory).jobs[0]
+        assert plan.outputs == {"scores": "(70, 5) float64", "indices": "(70, 5) int64"}
+        assert plan.in_blocks == (memory is not None)
+        run = run_jobs(jobs, directory=folder, max_memory=memory, progress=False)
+        assert (run.done, run.failed) == (1, 0)
+        given = {**attrs, **({"exclude": OUT} if "exclude" in attrs else {})}
+        for name, expected in zip(("scores", "indices"), index.search(QUERIES, 5, **given), strict=True):
+            assert np.array_equal(np.load(f"{name}.npy"), expected)
+
+
 def test_a_changed_index_is_searched_again(folder):
     (folder / "jobs.jsonl").write_text(json.dumps(job()))
     Int8Index(VECTORS).save("a.index")
@@ -183,7 +237,7 @@ def test_an_index_whose_files_are_overwritten_is_read_again(folder):
         ({"op": "foreign.index"}, "index.json is missing"),
         ({"attrs": {"k": -1}}, "attrs.k: -1; allowed: an integer of at least 0"),
         ({"attrs": {"k": 1, "rescore": 2}}, "attrs.rescore: 2; allowed: None: the index was not given"),
-        ({"attrs": {"k": 1, "n": 2}}, "attrs.n: unknown; allowed: queries, k, mask, allowlist, rescore"),
+        ({"attrs": {"k": 1, "n": 2}}, "attrs.n: unknown; allowed: queries, k, mask, allowlist, exclude, rescore"),
         ({"attrs": {}}, "attrs.k: missing"),
         ({"inputs": {"queries": "ids.npy"}}, "inputs.queries"),
     ],

@@ -1,5 +1,6 @@
 """What is compiled, when, and what happens if nothing is."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from processes import run
 from dmlcpu import reference
 from dmlcpu.cli import warmup
 from dmlcpu.kernels import registry
+from dmlcpu.search import Int8Index
 from dmlcpu.search.examples import TYPES, examples
 from dmlcpu.search.functions import knn
 
@@ -46,12 +48,16 @@ def test_warm_up_compiles_all_that_searches_need():
     text = warmup.warm_up([("search", name) for name in TYPES])
     assert text.startswith("compiled ")
     of_search = registry.available("search")
-    assert {row.name for row in of_search} == {"quantize_rows", "byte_squares", "pair_sums"}
+    assert {row.name for row in of_search} == {"quantize_rows", "byte_squares", "pair_sums", "encode", "refine", "scan"}
     before = [len(row.kernel.share.signatures) for row in of_search]
     assert all(before)
     rng = np.random.default_rng(0)
     for metric in ("ip", "l2", "cosine"):
-        knn(rng.random((3, 7)), rng.random((90, 7)), 4, metric, rescore=3)
+        for dtype, count in itertools.product(("float32", "float64", "float16"), (90, 6000)):
+            x = rng.random((count, 7)).astype(dtype)
+            for queries in (x[:3], x[:20].astype(np.float64)):
+                knn(queries, x, 4, metric, mask=np.arange(count) % 3 > 0)
+        Int8Index(rng.random((90, 7)), metric, floats=True).search(rng.random((3, 7)), 4, rescore=3)
         knn(rng.integers(0, 9, (3, 7)).astype(np.uint8), rng.integers(0, 9, (90, 7)).astype(np.int8), 4, metric)
     assert [len(row.kernel.share.signatures) for row in of_search] == before
-    assert warmup.chosen(["search"], ["int8", "float64"]) == [("search", "int8")]
+    assert warmup.chosen(["search"], ["int8", "float64"]) == [("search", "int8"), ("search", "float64")]

@@ -8,6 +8,7 @@ import pytest
 
 import dmlcpu
 from dmlcpu import reference
+from dmlcpu.reference.searches import int8_knn
 from dmlcpu.search import Int8Index, knn
 from dmlcpu.search.ranking import MOST_CANDIDATES
 
@@ -66,7 +67,7 @@ def test_allowed_vectors(rng):
     index = Int8Index(vectors, ids=ids)
     for allowed in (np.arange(0, 300, 2), np.array([7, 8, 150]), np.array([], int), np.arange(300)):
         mask = np.isin(np.arange(300), allowed)
-        scores, places = reference.knn(queries, vectors, 10, mask=mask)
+        scores, places = int8_knn(queries, vectors, 10, mask=mask)
         expected = scores, np.where(places < 0, -1, ids[places])
         assert same(index.search(queries, 10, mask=mask), expected)
         assert same(index.search(queries, 10, allowlist=[*ids[allowed], 5000, *ids[allowed]]), expected)
@@ -93,7 +94,9 @@ def test_layouts(rng, layout):
         "every other": np.repeat(plain, 2, axis=1)[:, ::2],
         "bigendian": plain.astype(">f4"),
     }[layout]
-    assert same(knn(laid, laid, 4, "l2", rescore=2), reference.knn(plain, plain, 4, "l2", rescore=2))
+    assert same(
+        Int8Index(laid, "l2", floats=True).search(laid, 4, rescore=2), int8_knn(plain, plain, 4, "l2", rescore=2)
+    )
 
 
 def test_a_quantized_vector_is_within_half_a_step(rng):
@@ -137,7 +140,7 @@ def ranged(rng, dtype):
 def test_ranges_make_affine_bytes_estimate_floats(rng, metric, dtype):
     floats, codes, ranges = ranged(rng, dtype)
     queries = floats[::100] + normals(rng, 15, 24)
-    exact, best = reference.knn(queries, floats, 10, metric, rescore=10_000)
+    exact, best = reference.exact_knn(queries, floats, 10, metric)
     index = Int8Index(codes, metric, ranges=ranges)
     scores, found = index.search(queries, 10)
     shared = [len(set(a) & set(b)) for a, b in zip(found.tolist(), best.tolist(), strict=True)]
@@ -175,12 +178,12 @@ def test_added_and_removed_vectors(rng, metric):
     for start in range(0, 120, 7):
         index.add(vectors[start : start + 7])
     assert index.ntotal == len(index) == 120
-    assert same(index.search(queries, 8, rescore=2), reference.knn(queries, vectors, 8, metric, rescore=2))
+    assert same(index.search(queries, 8, rescore=2), int8_knn(queries, vectors, 8, metric, rescore=2))
     assert index.remove_ids([3, 5, 5, 400, -1]) == 2
     kept = np.delete(vectors, [3, 5], axis=0)
-    assert same(index.search(queries, 8), reference.knn(queries, kept, 8, metric))
+    assert same(index.search(queries, 8), int8_knn(queries, kept, 8, metric))
     index.add(vectors[:5])
-    assert same(index.search(queries, 8), reference.knn(queries, np.vstack([kept, vectors[:5]]), 8, metric))
+    assert same(index.search(queries, 8), int8_knn(queries, np.vstack([kept, vectors[:5]]), 8, metric))
 
 
 def test_vectors_with_ids(rng):

@@ -1,14 +1,19 @@
 """Searches where people already are, each with the real package, if it is installed."""
 
 import importlib
+import inspect
+import itertools
+import sys
+import types
 import warnings
 
 import numpy as np
 import pytest
+from docs_blocks import DOCS, blocks_of
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.search import Int8Index, semantic_search
+from dmlcpu.search import FloatIndex, Int8Index, semantic_search
 
 RNG = np.random.default_rng(0)
 CORPUS = RNG.standard_normal((400, 24)).astype(np.float32)
@@ -44,25 +49,28 @@ def test_semantic_search_is_that_of_sentence_transformers(function):
     found = semantic_search(*tensors, top_k=7, score_function=getattr(util, function))
     assert hits(found) == hits(expected)
     assert np.allclose(scores_of(found), scores_of(expected), rtol=1e-5)
-    given = importlib.import_module("inspect").signature
-    theirs, ours = given(util.semantic_search).parameters, given(semantic_search).parameters
+    theirs, ours = (inspect.signature(each).parameters for each in (util.semantic_search, semantic_search))
     assert list(ours)[: len(theirs)] == list(theirs)
     for name in ("query_chunk_size", "corpus_chunk_size", "top_k"):
         assert ours[name].default == theirs[name].default
 
 
 def test_semantic_search_without_sentence_transformers():
-    exact, best = reference.knn(QUERIES, CORPUS, 5, "cosine", rescore=1000)
-    index = Int8Index(CORPUS, "cosine", floats=True)
+    exact, best = reference.knn(QUERIES, CORPUS, 5, "cosine")
+    index = FloatIndex(CORPUS, "cosine")
     for corpus in (CORPUS, index):
         found = semantic_search(QUERIES, corpus, top_k=5)
         assert hits(found) == best.tolist()
         assert scores_of(found) == exact.tolist()
+    found = semantic_search(QUERIES, Int8Index(CORPUS, "cosine", floats=True), top_k=5)
+    assert hits(found) == best.tolist()
+    assert np.allclose(scores_of(found), exact)
     assert semantic_search(QUERIES[0], index, top_k=1) == semantic_search(QUERIES, index, top_k=1)[:1]
     assert len(semantic_search(QUERIES, CORPUS[:3], top_k=5)[0]) == 3
     for bad, message in [
         ({"score_function": max}, "score_function is 'max'; allowed: 'cosine', 'ip', cos_sim, dot_score"),
         ({"query_chunk_size": 0}, "query_chunk_size is 0; allowed: an integer of at least 1"),
+        ({"corpus_embeddings": FloatIndex(CORPUS, "l2")}, "corpus_embeddings.metric is 'l2'; allowed: 'cosine', 'ip'"),
         ({"corpus_embeddings": Int8Index(CORPUS, "l2")}, "corpus_embeddings.metric is 'l2'; allowed: 'cosine', 'ip'"),
     ]:
         with pytest.raises(dmlcpu.DmlError, match=message):
@@ -76,7 +84,7 @@ def test_an_index_in_the_place_of_faiss():
     ranges = np.vstack([CORPUS.min(axis=0), CORPUS.max(axis=0)])
     codes = quantization.quantize_embeddings(CORPUS, precision="uint8", ranges=ranges)
     options = {"corpus_precision": "uint8", "top_k": 10, "ranges": ranges, "rescore_multiplier": 4}
-    best = reference.knn(QUERIES, CORPUS, 10, rescore=1000)[1].tolist()
+    best = reference.knn(QUERIES, CORPUS, 10)[1].tolist()
 
     def shared(index):
         found = hits(quantization.semantic_search_faiss(QUERIES, corpus_index=index, **options)[0])
@@ -99,27 +107,89 @@ def test_bytes_stand_for_the_middle_of_their_buckets():
         assert (np.abs(decoded - CORPUS) <= 1.001 * half + 1e-6).all()
 
 
-def test_the_names_of_faiss():
+@pytest.mark.parametrize("make", [FloatIndex, lambda x, metric: Int8Index(x, metric, floats=True)])
+def test_the_names_of_faiss(make):
     faiss = package("faiss")
-    theirs = faiss.IndexIDMap(faiss.IndexFlatL2(24))
-    ours = Int8Index(CORPUS[:0], "l2", floats=True)
+    theirs, ours = faiss.IndexIDMap2(faiss.IndexFlatL2(24)), make(CORPUS[:0], "l2")
+    options = {} if isinstance(ours, FloatIndex) else {"rescore": 8}
     for index in (theirs, ours):
+        index.train(CORPUS)
+        assert index.is_trained
         index.add_with_ids(CORPUS, np.arange(400) * 2)
         assert index.remove_ids(np.array([4, 6, 8])) == 3
-        assert (index.d, index.ntotal) == (24, 397)
+        assert (index.d, index.ntotal, index.metric_type) == (24, 397, faiss.METRIC_L2)
+        assert (index.reconstruct(2) == CORPUS[1]).all()
+        assert (index.reconstruct_batch(np.array([2, 10])) == CORPUS[[1, 5]]).all()
     expected, places = theirs.search(QUERIES, 5)
-    scores, found = ours.search(QUERIES, 5, rescore=8)
+    scores, found = ours.search(QUERIES, 5, **options)
     assert found.tolist() == places.tolist()
     assert np.allclose(scores, expected, rtol=1e-4)
+    ours.reset()
+    theirs.reset()
+    assert ours.ntotal == theirs.ntotal == 0
+
+
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+def test_what_faiss_calls_flat(metric):
+    faiss = package("faiss")
+    theirs, ours = (faiss.IndexFlatL2 if metric == "l2" else faiss.IndexFlatIP)(24), FloatIndex(CORPUS, metric)
+    theirs.add(CORPUS)
+    radius = float(theirs.search(QUERIES, 30)[0].mean())
+    for found, expected in zip(ours.range_search(QUERIES, radius), theirs.range_search(QUERIES, radius), strict=True):
+        assert len(found) == len(expected) > 5
+    lims, _, names = theirs.range_search(QUERIES, radius)
+    mine = ours.range_search(QUERIES, radius)
+    assert mine[0].tolist() == lims.tolist()
+    for first, last in itertools.pairwise(lims):
+        assert sorted(mine[2][first:last].tolist()) == sorted(names[first:last].tolist())
+    assert ours.reconstruct(7).tolist() == theirs.reconstruct(7).tolist()
+    assert ours.reconstruct_n(3, 5).tolist() == theirs.reconstruct_n(3, 5).tolist()
+    assert ours.reconstruct_batch([5, 2]).tolist() == theirs.reconstruct_batch(np.array([5, 2])).tolist()
+    assert ours.assign(QUERIES, 3).tolist() == theirs.assign(QUERIES, 3).tolist()
+    for found, expected in zip(
+        ours.search_and_reconstruct(QUERIES, 3), theirs.search_and_reconstruct(QUERIES, 3), strict=True
+    ):
+        assert found.shape == expected.shape
+        assert np.allclose(found, expected, rtol=1e-4)
+
+
+def test_what_faiss_finds():
+    """Searches by radius and with vectors, lists of ids, and what is merged."""
+    faiss = package("faiss")
+    theirs, ours = faiss.IndexFlatL2(24), FloatIndex(CORPUS, "l2")
+    theirs.add(CORPUS)
+    radius = float(np.sort(ours.search(QUERIES, 40)[0].ravel())[100:102].mean())
+    expected, found = theirs.range_search(QUERIES, radius), ours.range_search(QUERIES, radius)
+    assert found[0].tolist() == expected[0].tolist()
+    for first, last in zip(found[0], found[0][1:], strict=False):
+        assert set(found[2][first:last]) == set(expected[2][first:last])
+        assert (np.diff(found[1][first:last]) >= 0).all()
+    assert (ours.assign(QUERIES, 3) == theirs.assign(QUERIES, 3)).all()
+    for one, other in zip(
+        ours.search_and_reconstruct(QUERIES, 4), theirs.search_and_reconstruct(QUERIES, 4), strict=True
+    ):
+        assert np.allclose(one, other, rtol=1e-4)
+    assert (ours.reconstruct_n(5, 7) == theirs.reconstruct_n(5, 7)).all()
+    some = np.arange(100, 150)
+    chosen = theirs.search(QUERIES, 4, params=faiss.SearchParameters(sel=faiss.IDSelectorBatch(some)))
+    assert (ours.search(QUERIES, 4, allowlist=some)[1] == chosen[1]).all()
+    pairs = [(theirs, faiss.IndexFlatL2(24)), (ours, FloatIndex(CORPUS[:0], "l2"))]
+    for index, other in pairs:
+        other.add(QUERIES)
+        index.merge_from(other)
+        assert (index.ntotal, other.ntotal) == (409, 0)
+        assert index.search(QUERIES, 1)[1][:, 0].tolist() == list(range(400, 409))
+        index.reset()
+        assert index.ntotal == 0
 
 
 @pytest.fixture
 def neighbors():
     for name in ("sklearn", "scipy"):
         package(name)
-    from dmlcpu.search import Int8NeighborsTransformer
+    from dmlcpu.search import NeighborsTransformer
 
-    return Int8NeighborsTransformer
+    return NeighborsTransformer
 
 
 def test_estimator_checks(neighbors):
@@ -141,20 +211,75 @@ def test_the_estimator_does_what_scikit_learns_does(neighbors, metric, dtype):
         assert found.shape == expected.shape
         assert found.indices.tolist() == expected.indices.tolist()
         assert found.indptr.tolist() == expected.indptr.tolist()
-        assert np.allclose(found.data, expected.data, atol=3e-3 if metric == "euclidean" else 3e-6)
+        assert np.allclose(found.data, expected.data, rtol=1e-6, atol=3e-7)
     assert (
         ours.kneighbors(QUERIES, 3, return_distance=False).tolist()
         == theirs.kneighbors(QUERIES, 3, return_distance=False).tolist()
     )
-    assert list(ours.get_feature_names_out())[:1] == ["int8neighborstransformer0"]
+    assert list(ours.get_feature_names_out())[:1] == ["neighborstransformer0"]
 
 
-def test_samples_far_from_the_origin_keep_their_neighbours(neighbors):
-    x = CORPUS.astype(float)
-    expected = neighbors(5).fit(x).kneighbors(x)
-    found = neighbors(5).fit(x + 1e6).kneighbors(x + 1e6)
-    assert (expected[1] == found[1]).all()
-    assert np.allclose(expected[0], found[0], atol=1e-3)
+def spoiled():
+    """Yield samples of which a few are far, so that bytes of the others would say little."""
+    rng = np.random.default_rng(0)
+    for count, share in ((1500, 0.05), (200, 0.05)):
+        x = rng.standard_normal((count, 20))
+        x[rng.random(count) < share, -1] = -9999  # a code for what is missing
+        yield x
+    x = rng.standard_normal((1500, 50))
+    x[0] *= 1e6
+    yield x
+    x = rng.standard_normal((1500, 20))
+    x[:, -1] = 1000 * rng.integers(0, 2, 1500)
+    yield x
+    yield CORPUS.astype(float) + 1e6
+
+
+@pytest.mark.parametrize("x", [*spoiled()], ids=["missing", "few", "one far", "two groups", "far from the origin"])
+def test_neighbours_are_those_of_scikit_learn(neighbors, x):
+    """By its trees, as its brute force loses digits of samples far from the origin."""
+    theirs = package("sklearn.neighbors").NearestNeighbors(n_neighbors=10, algorithm="kd_tree").fit(x)
+    distances, indices = neighbors(n_neighbors=10).fit(x).kneighbors()
+    expected, places = theirs.kneighbors()
+    assert np.allclose(distances, expected, rtol=1e-9, atol=1e-9)
+    assert (indices == places).mean() == 1
+
+
+def test_small_distances_keep_their_digits(neighbors):
+    rng = np.random.default_rng(0)
+    plane = rng.standard_normal((2000, 2))
+    found = neighbors(n_neighbors=10, metric="cosine").fit(plane).kneighbors()[0]
+    angles = np.arctan2(plane[:, 1], plane[:, 0])
+    apart = np.abs(angles[:, None] - angles)
+    apart = np.sort(np.minimum(apart, 2 * np.pi - apart), axis=1)[:, 1:11]
+    assert found.dtype == np.float64
+    assert np.allclose(found, 1 - np.cos(apart), rtol=1e-6, atol=1e-15)
+    near = np.array([[100000001.0, 100000000], [100000000, 100000001], [0, 0]])
+    assert neighbors(n_neighbors=1).fit(near).kneighbors()[0][:2].ravel().tolist() == [2**0.5] * 2
+    seconds = np.r_[1.76e9 + np.arange(100.0) * 60, 0.0][:, None]
+    found = neighbors(n_neighbors=2).fit(seconds).kneighbors()[0]
+    assert found[1:99].tolist() == [[60, 60]] * 98
+
+
+def test_a_sample_is_not_its_own_neighbour_among_equal_ones(neighbors):
+    x = np.array([[1.0, 2], [1, 2], [1, 2], [5, 5], [1, 2]])
+    distances, indices = neighbors(n_neighbors=2).fit(x).kneighbors()
+    assert not (indices == np.arange(5)[:, None]).any()
+    assert distances[[0, 1, 2, 4]].tolist() == [[0, 0]] * 4
+    assert indices[0].tolist() == [1, 2]
+    assert indices[4].tolist() == [0, 1]
+
+
+def test_threads_of_the_estimator(neighbors):
+    expected = neighbors(5).fit(CORPUS).kneighbors(QUERIES)
+    for jobs in (1, 2, -1):
+        found = neighbors(5, n_jobs=jobs).fit(CORPUS).kneighbors(QUERIES)
+        assert all(np.array_equal(*each) for each in zip(found, expected, strict=True))
+    for jobs in (0, -2):
+        with pytest.raises(ValueError, match=rf"NeighborsTransformer: n_jobs is {jobs}; allowed: None, -1 or a number"):
+            neighbors(5, n_jobs=jobs).fit(CORPUS)
+    with pytest.raises(ValueError, match="NeighborsTransformer: p is 1; allowed: 2"):
+        neighbors(5, p=1).fit(CORPUS)
 
 
 def test_a_pipeline_on_the_graph(neighbors):
@@ -182,16 +307,97 @@ def test_umap_takes_precomputed_neighbours(neighbors):
     assert model.fit_transform(CORPUS).shape == (400, 2)
 
 
-def test_txtai(tmp_path):
+def adapter(name, tmp_path, monkeypatch):
+    """Return the names of the block of the page of adapters that imports a package."""
+    package(name)
+    (text,) = [
+        text
+        for language, text in blocks_of(DOCS / "examples" / "search_adapters.rst")
+        if language == "python" and f"from {name}" in text
+    ]
+    (tmp_path / "the_adapter.py").write_text(text, "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "the_adapter", raising=False)
+    return importlib.import_module("the_adapter")
+
+
+def test_every_adapter_of_the_page_is_tested():
+    texts = [text for language, text in blocks_of(DOCS / "examples" / "search_adapters.rst") if language == "python"]
+    assert [each for text in texts for each in ADAPTERS if f"from {each}" in text] == list(ADAPTERS)
+    for text in texts:
+        of_class = text[text.index("\nclass ") :].strip().splitlines()
+        assert 6 <= sum(bool(line.strip()) for line in of_class) <= 22
+
+
+ADAPTERS = ("langchain_core", "llama_index", "haystack", "txtai")
+
+
+def test_langchain(tmp_path, monkeypatch):
+    store_of = adapter("langchain_core", tmp_path, monkeypatch).ExactStore
+    peer = package("langchain_core.vectorstores").InMemoryVectorStore
+    texts = [str(i) for i in range(400)]
+    embedding = types.SimpleNamespace(
+        embed_documents=lambda texts: [CORPUS[int(text)].tolist() for text in texts],
+        embed_query=lambda text: QUERIES[int(text)].tolist(),
+    )
+    expected = peer.from_texts(texts, embedding).similarity_search_with_score("1", k=5)
+    store = store_of.from_texts(texts[:300], embedding, [{"row": i} for i in range(300)])
+    assert store.add_texts(iter(texts[300:])) == texts[300:]
+    found = store.similarity_search_with_score("1", k=5)
+    assert [each.page_content for each, _ in found] == [each.page_content for each, _ in expected]
+    assert np.allclose([score for _, score in found], [score for _, score in expected])
+    retrieved = store.as_retriever(search_kwargs={"k": 5}).invoke("1")
+    assert retrieved == [each for each, _ in found] == store.similarity_search("1", 5)
+    assert store.similarity_search("1", 4, exclude=[[int(found[0][0].page_content)]]) == retrieved[1:]
+    assert store.similarity_search("1", 1, allowlist=[7])[0].metadata == {"row": 7}
+
+
+def test_llama_index(tmp_path, monkeypatch):
+    store = adapter("llama_index", tmp_path, monkeypatch).ExactStore()
+    types_, schema = package("llama_index.core.vector_stores.types"), package("llama_index.core.schema")
+    peer = package("llama_index.core.vector_stores").SimpleVectorStore()
+    nodes = [schema.TextNode(id_=f"n{i}", text=str(i), embedding=x.tolist()) for i, x in enumerate(CORPUS)]
+    for i, node in enumerate(nodes):
+        node.relationships[schema.NodeRelationship.SOURCE] = schema.RelatedNodeInfo(node_id=f"d{i // 4}")
+    query = types_.VectorStoreQuery(query_embedding=QUERIES[0].tolist(), similarity_top_k=6)
+    for each in (store, peer):
+        assert each.add(nodes[:300]) == [node.node_id for node in nodes[:300]]
+        each.add(nodes[300:])
+    gone = store.query(query).nodes[0].ref_doc_id
+    for each in (store, peer):
+        each.delete(gone)
+    found, expected = store.query(query), peer.query(query)
+    assert found.ids == expected.ids == [node.node_id for node in found.nodes]
+    assert np.allclose(found.similarities, expected.similarities)
+    assert store.client.ntotal == len(store.nodes) == 396
+
+
+def test_haystack(tmp_path, monkeypatch):
+    retriever_of = adapter("haystack", tmp_path, monkeypatch).ExactRetriever
+    haystack, store = package("haystack"), package("haystack.document_stores.in_memory").InMemoryDocumentStore
+    documents = [haystack.Document(id=str(i), content=str(i), embedding=x.tolist()) for i, x in enumerate(CORPUS)]
+    peer = store(embedding_similarity_function="cosine")
+    peer.write_documents(documents)
+    pipeline = haystack.Pipeline()
+    pipeline.add_component("retriever", retriever_of(documents, top_k=5))
+    for query in QUERIES.tolist():
+        found = pipeline.run({"retriever": {"query_embedding": query}})["retriever"]["documents"]
+        expected = peer.embedding_retrieval(query, top_k=5)
+        assert [each.id for each in found] == [each.id for each in expected]
+        assert np.allclose([each.score for each in found], [each.score for each in expected])
+
+
+def test_txtai(tmp_path, monkeypatch):
+    adapter("txtai", tmp_path, monkeypatch)
     factory = package("txtai.ann").ANNFactory
     x = CORPUS / np.linalg.norm(CORPUS, axis=1, keepdims=True)
-    config = {"backend": "dmlcpu.search.txtai.Int8", "dimensions": 24, "int8": {"rescore": 4}}
+    config = {"backend": "the_adapter.Exact", "dimensions": 24}
     ann = factory.create(config)
     ann.index(x[:300])
     ann.append(x[300:])
     ann.delete([5, 6])
     assert ann.count() == 398
-    expected = reference.knn(x[:3], x, 4, mask=~np.isin(np.arange(400), [5, 6]), rescore=4)
+    expected = reference.knn(x[:3], x, 4, mask=~np.isin(np.arange(400), [5, 6]))
     ann.save(str(tmp_path / "txtai"))
     again = factory.create(config)
     again.load(str(tmp_path / "txtai"))
@@ -201,10 +407,3 @@ def test_txtai(tmp_path):
         assert [[score for _, score in row] for row in found] == expected[0].tolist()
     again.append(x[:2])
     assert again.search(x[:1], 2)[0][1][0] == 400
-
-
-def test_a_missing_package_is_named():
-    if importlib.util.find_spec("txtai"):
-        pytest.skip("txtai is installed")
-    with pytest.raises(ImportError, match=r"txtai needs the package txtai: pip install 'dmlcpu\[txtai\]'"):
-        importlib.import_module("dmlcpu.search.txtai")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dmlcpu
-from dmlcpu.search import Int8Index, knn, semantic_search
+from dmlcpu.search import FloatIndex, Int8Index, knn, semantic_search
 
 BYTES, FLOATS = np.ones((3, 4), np.int8), np.ones((3, 4), np.float32)
 BAD = np.array([[1, 2, 3, 4], [1, np.nan, 3, 4]])
@@ -54,7 +54,7 @@ BAD = np.array([[1, 2, 3, 4], [1, np.nan, 3, 4]])
         ),
         (
             lambda: Int8Index(BYTES).search(FLOATS[:, :3], 1),
-            "Int8Index.search: queries.shape is (3, 3); allowed: (..., 4)",
+            "Int8Index.search: queries.shape is (3, 3); allowed: (M, 4)",
         ),
         (
             lambda: Int8Index(BYTES).search(BAD, 1),
@@ -118,12 +118,42 @@ BAD = np.array([[1, 2, 3, 4], [1, np.nan, 3, 4]])
             lambda: Int8Index(FLOATS.astype(np.float16), floats=True).add(np.float32(1e5) * FLOATS),
             "Int8Index.add: floats[0, 0] is inf; allowed: finite numbers",
         ),
+        (lambda: FloatIndex(np.ones(3)), "FloatIndex: vectors.shape is (3,); allowed: a matrix (N, D)"),
+        (lambda: FloatIndex(np.ones((3, 0))), "FloatIndex: vectors.shape[1] is 0; allowed: 1 to 16384 dimensions"),
+        (lambda: FloatIndex(BYTES), "FloatIndex: vectors.dtype is int8; allowed: float32, float16, bfloat16, float64"),
+        (lambda: FloatIndex(FLOATS, "dot"), "FloatIndex: metric is 'dot'; allowed: 'ip', 'l2', 'cosine'"),
+        (lambda: FloatIndex(BAD), "FloatIndex: vectors[1, 1] is nan; allowed: finite numbers of at most 2**500"),
+        (lambda: FloatIndex(BAD * 1e200), "FloatIndex: vectors[0, 0] is 1e+200; allowed: finite numbers of at most"),
+        (lambda: FloatIndex(BAD.astype(np.float32)), "FloatIndex: vectors[1, 1] is nan; allowed: finite numbers"),
+        (lambda: FloatIndex(FLOATS, ids=[1, 2, 1]), "FloatIndex: ids[2] is 1 again; allowed: different ids"),
+        (
+            lambda: FloatIndex(FLOATS).search(FLOATS[:, :3], 1),
+            "FloatIndex.search: queries.shape is (3, 3); allowed: (M, 4)",
+        ),
+        (lambda: FloatIndex(FLOATS).search(BAD, 1), "FloatIndex.search: queries[1, 1] is nan; allowed: finite numbers"),
+        (lambda: FloatIndex(FLOATS).search(BYTES, 1), "FloatIndex.search: queries.dtype is int8; allowed: float32"),
+        (lambda: FloatIndex(FLOATS).search(FLOATS, -1), "FloatIndex.search: k is -1; allowed: an integer of at least"),
+        (
+            lambda: FloatIndex(FLOATS).add(FLOATS.astype(np.float64)),
+            "FloatIndex.add: vectors.dtype is float64; allowed: float32 (the index's type)",
+        ),
+        (lambda: FloatIndex(FLOATS).add(BAD.tolist()), "FloatIndex.add: vectors[1, 1] is nan; allowed: finite"),
+        (
+            lambda: FloatIndex(FLOATS.astype(np.float16)).add([[1e6, 1, 1, 1]]),
+            "FloatIndex.add: vectors[0, 0] is inf; allowed: finite numbers",
+        ),
+        (
+            lambda: FloatIndex(FLOATS).add_with_ids(FLOATS, [1, 2, 3]),
+            "FloatIndex.add_with_ids: ids is given; allowed: None: the index has no ids",
+        ),
+        (lambda: FloatIndex(FLOATS, ids=[1, 2, 3]).add(FLOATS), "FloatIndex.add: ids is None; allowed: an id for"),
+        (lambda: knn(BYTES, FLOATS, 1), "FloatIndex.search: queries.dtype is int8; allowed: float32"),
         (lambda: knn(FLOATS, FLOATS, -1), "knn: k is -1; allowed: an integer of at least 0"),
         (lambda: knn(BYTES, BYTES, 1, rescore=2), "knn: rescore is 2; allowed: None: vectors are int8, not floats"),
         (lambda: semantic_search(FLOATS, FLOATS, top_k=-1), "semantic_search: top_k is -1; allowed: an integer"),
         (
             lambda: semantic_search(FLOATS[:, :3], FLOATS),
-            "semantic_search: query_embeddings.shape is (3, 3); allowed: (..., 4)",
+            "semantic_search: query_embeddings.shape is (3, 3); allowed: (M, 4)",
         ),
     ],
 )

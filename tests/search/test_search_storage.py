@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import dmlcpu
-from dmlcpu.search import Int8Index, storage
+from dmlcpu.search import FloatIndex, Int8Index, storage
+from dmlcpu.search.blocks import load_index
 
 RNG = np.random.default_rng(0)
 VECTORS = RNG.standard_normal((20, 6)).astype(np.float32)
@@ -23,6 +24,11 @@ def indices():
     yield "ranges", Int8Index(codes, "l2", ranges=RANGES)
     yield "doubles", Int8Index(VECTORS.astype(float), "l2", floats=True)
     yield "none", Int8Index(codes[:0], "cosine", ids=[])
+    for metric in ("ip", "l2", "cosine"):
+        yield f"float16 {metric}", FloatIndex(VECTORS.astype(np.float16), metric)
+    yield "float32", FloatIndex(VECTORS, "cosine", ids=np.arange(20)[::-1] * 5)
+    yield "float64", FloatIndex(VECTORS.astype(float) * 1e40, "l2")
+    yield "no floats", FloatIndex(VECTORS[:0], "cosine", ids=[])
 
 
 INDICES = dict(indices())
@@ -34,6 +40,12 @@ def saved(tmp_path):
     return tmp_path / "a.index"
 
 
+@pytest.fixture
+def saved_floats(tmp_path):
+    FloatIndex(VECTORS, "cosine", ids=np.arange(20) * 2).save(tmp_path / "f.index")
+    return tmp_path / "f.index"
+
+
 def contents(folder):
     return sorted(path.name for path in folder.iterdir())
 
@@ -42,17 +54,16 @@ def contents(folder):
 def test_a_saved_index_is_the_same(tmp_path, name):
     index = INDICES[name]
     index.save(tmp_path / "one")
-    again = Int8Index.load(tmp_path / "one")
-    assert repr(again) == repr(index)
-    rescore = 2 if index.has_floats else None
-    for found, expected in zip(
-        again.search(VECTORS, 9, rescore=rescore), index.search(VECTORS, 9, rescore=rescore), strict=True
-    ):
+    again = type(index).load(tmp_path / "one")
+    assert repr(again) == repr(index) == repr(load_index(tmp_path / "one"))
+    options = {"rescore": 2} if isinstance(index, Int8Index) and index.has_floats else {}
+    for found, expected in zip(again.search(VECTORS, 9, **options), index.search(VECTORS, 9, **options), strict=True):
         assert np.array_equal(found, expected)
+    assert again.stored.limits == index.stored.limits
     for each in again.stored.arrays().values():
         assert isinstance(each, np.memmap) or not each.size
     again.save(tmp_path / "one")  # onto the files that it maps
-    assert repr(Int8Index.load(tmp_path / "one")) == repr(index)
+    assert repr(type(index).load(tmp_path / "one")) == repr(index)
     assert contents(tmp_path) == ["one"]
 
 
@@ -115,10 +126,10 @@ def test_an_index_that_is_replaced_while_it_is_loaded_is_loaded_anew(saved, monk
         assert np.array_equal(found[name], array), name
 
 
-def refused(folder, match):
+def refused(folder, match, index_class=Int8Index):
     with pytest.raises(dmlcpu.DmlError, match=match) as caught:
-        Int8Index.load(folder)
-    assert caught.value.operator == "Int8Index.load"
+        index_class.load(folder)
+    assert caught.value.operator == f"{index_class.__name__}.load"
 
 
 @pytest.mark.parametrize("name", ["vectors", "scales", "squares", "ids", "floats"])
@@ -250,3 +261,121 @@ def test_pipes_do_not_hang(saved):
         refused(saved, "no regular file")
         (saved / name).unlink()
         (saved / name).write_bytes(kept)
+
+
+FLOAT_ARRAYS = ["vectors", "scales", "squares", "ids", "floats", "bias", "centre", "limits"]
+
+
+def test_the_files_of_a_float_index(saved_floats):
+    assert contents(saved_floats) == sorted(["index.json", *(f"{name}.npy" for name in FLOAT_ARRAYS)])
+    header = json.loads((saved_floats / "index.json").read_text())
+    assert header["format"] == "dmlcpu.search.FloatIndex"
+    assert header["arrays"].keys() == set(FLOAT_ARRAYS)
+
+
+@pytest.mark.parametrize("name", FLOAT_ARRAYS)
+def test_truncated_and_missing_files_of_floats(saved_floats, name):
+    file = saved_floats / f"{name}.npy"
+    whole = file.read_bytes()
+    for length in (0, 5, 60, len(whole) - 1):
+        file.write_bytes(whole[:length])
+        refused(saved_floats, rf"{name}\.npy", FloatIndex)
+    file.write_bytes(whole + b"\0")
+    refused(saved_floats, rf"{name}\.npy is .* bytes of elements; allowed: .*, as its header says", FloatIndex)
+    file.unlink()
+    refused(saved_floats, rf"{name}\.npy is missing", FloatIndex)
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("vectors", np.ones((20, 6), np.uint8)),
+        ("scales", np.full(20, np.nan, np.float32)),
+        ("scales", np.full(20, -1, np.float32)),
+        ("scales", np.ones(20)),
+        ("squares", np.full(20, -1.0)),
+        ("squares", np.full(20, np.inf)),
+        ("ids", np.zeros(20, np.int64)),
+        ("floats", np.ones((20, 7), np.float32)),
+        ("floats", np.ones((20, 6), np.float64)),
+        ("bias", np.ones(19, np.float32)),
+        ("bias", np.full(20, np.nan, np.float32)),
+        ("bias", np.full(20, -np.inf, np.float32)),
+        ("centre", np.full(6, np.nan)),
+        ("centre", np.full(6, np.inf)),
+        ("centre", np.ones(5)),
+        ("limits", np.full(4, np.nan)),
+        ("limits", np.full(4, np.inf)),
+        ("limits", np.full(4, -1.0)),
+        ("limits", np.ones(3)),
+        ("limits", np.array([0.0, 1, 1, 1])),  # of the factor
+        ("limits", np.array([1e308, 1, 1, 1])),
+        ("limits", np.array([3e-300, 1, 1, 1])),
+    ],
+)
+def test_foreign_arrays_of_floats(saved_floats, name, array):
+    np.save(saved_floats / f"{name}.npy", array)
+    refused(saved_floats, rf"{name}\.npy", FloatIndex)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("format",), "dmlcpu.search.Other"),
+        (("version",), 2),
+        (("metric",), "l2"),  # has no squares
+        (("arrays", "centre"), None),
+        (("arrays", "limits"), None),
+        (("arrays", "bias"), None),
+        (("arrays", "floats"), None),
+        (("arrays", "ranges"), {"dtype": "float32", "shape": [2, 6]}),
+        (("arrays", "squares", "dtype"), "int32"),
+        (("arrays", "limits", "shape"), [20]),
+        (("arrays", "centre", "shape"), [20]),
+        (("arrays", "floats", "dtype"), "int8"),
+        (("arrays", "vectors", "shape"), [20, 7]),
+    ],
+)
+def test_foreign_headers_of_floats(saved_floats, path, value):
+    header = json.loads((saved_floats / "index.json").read_text())
+    changed(header, path, value)
+    (saved_floats / "index.json").write_text(json.dumps(header))
+    refused(saved_floats, "index.json", FloatIndex)
+
+
+def test_an_index_is_of_its_class(saved, saved_floats):
+    refused(saved, "index.json: format is .*Int8Index.*; allowed: 'dmlcpu.search.FloatIndex'", FloatIndex)
+    refused(saved_floats, "index.json: format is .*FloatIndex.*; allowed: 'dmlcpu.search.Int8Index'")
+    assert [type(load_index(each)) for each in (saved, saved_floats)] == [Int8Index, FloatIndex]
+    FloatIndex(VECTORS).save(saved)  # which replaces one of another class
+    assert repr(load_index(saved)) == "FloatIndex(20 x 6 float32, metric='ip')"
+    kept = [f"{name}.npy" for name in FLOAT_ARRAYS if name not in ("ids", "squares")]
+    assert contents(saved) == sorted(["index.json", *kept])
+
+
+def test_an_older_index_is_loaded(tmp_path):
+    """A folder as the first version of the package wrote it."""
+    codes = RNG.integers(-9, 9, (20, 6)).astype(np.int8)
+    arrays = {"vectors": codes, "squares": (codes.astype(np.int32) ** 2).sum(axis=1, dtype=np.int32)}
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    described = {name: {"dtype": str(array.dtype), "shape": list(array.shape)} for name, array in arrays.items()}
+    header = {"format": "dmlcpu.search.Int8Index", "version": 1, "metric": "l2", "arrays": described}
+    (tmp_path / "index.json").write_text(json.dumps(header, indent=1))
+    found = Int8Index.load(tmp_path).search(codes[:5], 4)
+    for one, other in zip(found, Int8Index(codes, "l2").search(codes[:5], 4), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_a_loaded_float_index_can_be_changed_without_its_files(saved_floats):
+    index = FloatIndex.load(saved_floats)
+    index.add_with_ids(VECTORS[:2], [100, 101])
+    assert index.remove_ids([0]) == 1
+    assert (index.ntotal, FloatIndex.load(saved_floats).ntotal) == (21, 20)
+    text = pickle.dumps(FloatIndex.load(saved_floats))
+    shutil.rmtree(saved_floats)
+    again = pickle.loads(text)
+    for found, expected in zip(
+        again.search(VECTORS, 5), FloatIndex(VECTORS, "cosine", np.arange(20) * 2).search(VECTORS, 5), strict=True
+    ):
+        assert np.array_equal(found, expected)

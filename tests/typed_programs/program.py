@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import dmlcpu
 import dmlcpu.interop.dask
-from dmlcpu.search import Int8Index, knn, semantic_search
+from dmlcpu.search import FloatIndex, Int8Index, knn, semantic_search
 
 Floats = NDArray[np.float32]
 Positions = NDArray[np.int64]
@@ -102,6 +102,10 @@ index = Int8Index(x, "cosine", ids=[3, 1, 4, 5])
 scores, found = index.search(x[0], 2)
 knn(x, x, 2, metric="l2")
 semantic_search(x, index, top_k=1, score_function="ip")
+exact = FloatIndex(x, "l2")
+scores, found = exact.search(x, 2, exclude=[[0], [1], [2], [3]])
+scores, found, report = exact.search(x, 2, report=True)
+assert_type(len(exact) + report.scored.size, int)
 
 best = dmlcpu.bind(dmlcpu.top_k, x, 2)
 best()

@@ -25,19 +25,19 @@ from dmlcpu.interop.numba.refusals import (
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, cut_skinny, cut_tiles, fits_few_rows, fixed_cells
 from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR
-from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SELECTION, SHARES, WORK, groups_of, panels_of
+from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, WORK_CELLS, groups_of, panels_of
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
 from dmlcpu.products.arguments import PARAMETERS, type_of_bytes
 from dmlcpu.products.packing import lhs_sign_flip, rhs_sign_flip
 from dmlcpu.runtime.intrinsics import address_of, as_words, either
 from dmlcpu.runtime.jit import OWN_OPTIONS, device
 from dmlcpu.runtime.memory import second_level_cache
-from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of
+from dmlcpu.runtime.records import CACHE_LINE, CELL
 from dmlcpu.runtime.variants import variant
 
-_record_on_stack, _numbers_on_stack = stack_of(cells_of(WORK)), stack_of(CACHE_LINE // CELL)
+_record_on_stack, _numbers_on_stack = stack_of(WORK_CELLS), stack_of(CACHE_LINE // CELL)
 _scratch_on_stack = stack_of(STACK)
-_LINE_CELLS, Work, _NO_SELECTION = CACHE_LINE // CELL, tuple_of(WORK), (0,) * cells_of(SELECTION)
+_LINE_CELLS, Work = CACHE_LINE // CELL, tuple_of(WORK)
 _CACHE, _HIGHEST = second_level_cache(), np.uint64(np.iinfo(np.int64).max)
 
 
@@ -70,7 +70,7 @@ def fill(works, sizes, counts, options, own):
         NC=own.NC, slots=own.slots, keeps_rows=own.keeps_rows, share_cells=own.share_cells, is_wide=depth > NARROW,
         same_a_zero=same_a_zero, same_multiplier=same_multiplier, same_rows=same_rows, same_start=same_start,
         a_sign_flip=a_sign_flip, b_sign_flip=b_sign_flip, b_is_packed=0, is_exact=0, lowest=lowest, highest=highest,
-        walk=(1, (1,)), a=(0, depth, 1, (0,)), b=matrix, y=matrix, y_bias=(0, 0, 0, (0,)), selection=_NO_SELECTION,
+        walk=(1, (1,)), a=(0, depth, 1, (0,)), b=matrix, y=matrix, y_bias=(0, 0, 0, (0,)),
         # The step from row to row, or column to column: 1 if there are several numbers.
         a_scale=(a_scale > 1, (0,)), b_scale=(b_scale > 1, (0,)), y_scale=(y_scale > 1, (0,)),
         a_zero=(a_zero > 1, (0,)), b_zero=(b_zero > 1, (0,)), y_zero=(y_zero > 1, (0,)),

@@ -16,7 +16,7 @@ from dmlcpu.kernels.gemm.microkernels.dots import DEPTH_STEP, make_dots
 from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR, Microkernel
 from dmlcpu.kernels.gemm.microkernels.rows import add_product, copy_bytes
-from dmlcpu.kernels.gemm.product import product
+from dmlcpu.kernels.gemm.product import make_kernel
 from dmlcpu.kernels.gemm.work import SPACE, lhs_of, origin_of, space_of
 from dmlcpu.kernels.gemm.zero_points import a_zero_of
 from dmlcpu.kernels.walk import share
@@ -24,17 +24,17 @@ from dmlcpu.runtime.intrinsics import Strided, as_words
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at
-from dmlcpu.runtime.variants import specialized, variant
+from dmlcpu.runtime.variants import specialized
 
 MIDDLE = 128  # what signed bytes are below unsigned ones
 
 # Each variant replaces these names.
 dots, LANES = make_dots(GENERIC), GENERIC.unit.lanes
-prepare_columns, prepare_rows, epilogue = REQUANTIZE.names().values()
+prepare_columns, prepare_rows, epilogue = REQUANTIZE.steps().values()
 
 
 @inlined
-def run_task(number, part, has_rows, arrays, work, scratch):
+def run_task(number, part, has_rows, operands, terms, work, scratch):
     """Multiply all rows and a part of the columns of one product. has_rows: the rows are packed."""
     batch, column_part = number // work.column_parts, number % work.column_parts
     origin, space = origin_of(batch, work), record_at(scratch, space_of(part, work), SPACE)
@@ -42,23 +42,23 @@ def run_task(number, part, has_rows, arrays, work, scratch):
     rows = as_words(scratch, lhs_of(part, work), np.uint8)
     words, apart = as_words(rows, 0, np.uint32), as_words(rows, (work.M + 1) * step, np.uint8)
     if not has_rows:
-        load_rows(origin, arrays, work, rows, step, space.rows)
-    prepare_rows(0, work.M, work.M, origin, arrays, work, space.rows)
+        load_rows(origin, operands, work, rows, step, space.rows)
+    prepare_rows(0, work.M, work.M, origin, terms, work, space.rows)
     needs_sums = False
     for row in range(work.M):
         needs_sums |= space.rows.a_zero[row] != 0
     first_panel, last_panel = share(column_part, work.column_parts, work.panels)
     for first in range(first_panel, last_panel, work.NC):
         last = min(first + work.NC, last_panel)
-        load_columns(first * NR, (last - first) * NR, origin, arrays, work, space.columns)
-        prepare_columns(first * NR, (last - first) * NR, origin, arrays, work, space.columns)
+        load_columns(first * NR, (last - first) * NR, origin, operands, work, space.columns)
+        prepare_columns(first * NR, (last - first) * NR, origin, terms, work, space.columns)
         for panel in range(first, last):
-            multiply(panel, work.M + needs_sums, origin, arrays.b, words, apart, work, space)
-            hand_over(panel, (panel - first) * NR, part, needs_sums, origin, arrays, work, space)
+            multiply(panel, work.M + needs_sums, origin, operands.b, words, apart, work, space)
+            hand_over(panel, (panel - first) * NR, needs_sums, origin, terms, work, space)
 
 
 @device
-def load_rows(origin, arrays, work, rows, step, terms):
+def load_rows(origin, operands, work, rows, step, row_terms):
     """Copy the rows of a as signed bytes, zero behind K, and a row of ones; fill their sums and zero points."""
     flip = np.uint8(work.a_sign_flip ^ MIDDLE)
     for row in range(work.M + 1):
@@ -66,21 +66,21 @@ def load_rows(origin, arrays, work, rows, step, terms):
         for k in range(step):
             byte = np.uint8(0)
             if k < work.K:
-                byte = arrays.a[place + k * work.a.column] ^ flip if row < work.M else np.uint8(1)
+                byte = operands.a[place + k * work.a.column] ^ flip if row < work.M else np.uint8(1)
             rows[row * step + k] = byte
             total += np.int64(np.int8(byte))
         if row < work.M:
-            terms.sums[row] = total
-            terms.a_zero[row] = a_zero_of(row, origin, arrays, work) - MIDDLE
+            row_terms.sums[row] = total
+            row_terms.a_zero[row] = a_zero_of(row, origin, operands, work) - MIDDLE
 
 
 @device
-def load_columns(first, count, origin, arrays, work, columns):
+def load_columns(first, count, origin, operands, work, columns):
     """Fill the zero points of `count` columns, of unsigned bytes, from `first` on."""
     flip = np.uint8(work.b_sign_flip ^ MIDDLE)
     for j in range(count):
         place = origin.b_zero + min(first + j, work.N - 1) * work.b_zero.step
-        columns.b_zero[j] = np.int32(arrays.b_zero[place] ^ flip)
+        columns.b_zero[j] = np.int32(operands.b_zero[place] ^ flip)
 
 
 @inlined
@@ -102,7 +102,7 @@ def multiply(panel, rows, origin, b, words, apart, work, space):
 
 
 @inlined
-def hand_over(panel, column, part, has_sums, origin, arrays, work, space):
+def hand_over(panel, column, has_sums, origin, terms, work, space):
     """Subtract the zero points' terms from the sums of a panel, and hand it to the epilogue."""
     for row in range(work.M):
         a_zero = space.rows.a_zero[row]
@@ -112,11 +112,11 @@ def hand_over(panel, column, part, has_sums, origin, arrays, work, space):
             add_product(space.acc, row * NR, np.int32(-a_zero), space.acc, work.M * NR)
     first = panel * NR
     place, bias = origin.y + first * work.y.column, origin.y_bias + first * work.y_bias.column
-    tile = Tile(work.M, column, min(NR, work.N - first), place, bias, part)
-    epilogue(space.acc, tile, arrays.y, arrays.y_bias, work, space)
+    tile = Tile(work.M, column, min(NR, work.N - first), place, bias)
+    epilogue(space.acc, tile, terms.out, work, space)
 
 
 def make_dots_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
     """Return the kernel by a microkernel for vectors, with an epilogue."""
     names = {"dots": make_dots(microkernel), "LANES": microkernel.unit.lanes}
-    return variant(product, name, run_task=specialized(run_task, **names, **using.names()))
+    return make_kernel(name, using, run_task=specialized(run_task, **names, **using.steps()))

@@ -1,7 +1,8 @@
-"""Epilogues turn a tile of exact sums into elements of y. Each kernel of a product is made with one of them.
+"""Epilogues: what becomes of a tile of exact sums. Each kernel is a loop nest with one of them.
 
-An epilogue is three functions. `prepare_columns` prepares the columns of a block, `prepare_rows` the rows of a tile,
-and `epilogue` turns a tile of accumulators into elements of y.
+An epilogue is a kernel's arguments, its `entry`, and what is done with tiles: `prepare_columns` prepares the columns of
+a block, `prepare_rows` the rows of a tile, and `epilogue` turns a tile of accumulators into elements of y.
+../selection/candidates.py has one that writes no y.
 """
 
 from collections.abc import Callable
@@ -21,8 +22,10 @@ from dmlcpu.kernels.gemm.microkernels.rows import (
     store_floats,
     store_rows,
 )
+from dmlcpu.kernels.gemm.work import WORK, Operands
 from dmlcpu.runtime.intrinsics import Strided, as_words, either, prefetch_rows
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.jit import device, inlined
+from dmlcpu.runtime.records import record_at
 
 
 class Tile(NamedTuple):
@@ -33,53 +36,93 @@ class Tile(NamedTuple):
     columns: int  # that are written
     place: int  # of its first element in y
     bias: int  # of its first element in y_bias
-    part: int  # the share that computes it
 
 
 class Epilogue(NamedTuple):
-    """The last step of a product's variant."""
+    """The last step of a product, and the kernel's arguments, which are its own."""
 
-    prepare_columns: Callable[..., Any]  # (first, count, origin, arrays, work, columns)
-    prepare_rows: Callable[..., Any]  # (first, last, height, origin, arrays, work, rows); once, if all rows are alike
-    # (acc, tile, y, y_bias, work, space); acc: int32, or float64 if sums are wide. All arrays would be copied.
+    # (part, parts, arrays, works, scratch): gathers the arrays as `Operands` and as terms, what the other functions
+    # read and write, and calls `run_tasks`, a name that each loop nest replaces.
+    entry: Callable[..., Any]
+    prepare_columns: Callable[..., Any]  # (first, count, origin, terms, work, columns)
+    prepare_rows: Callable[..., Any]  # (first, last, height, origin, terms, work, rows); once, if all rows are alike
+    # (acc, tile, terms.out, work, space); acc: int32, or float64 if sums are wide. All terms would be copied.
     epilogue: Callable[..., Any]
-    prefetch_rows: Callable[..., Any] = prefetch_rows  # (rows of y), before the sums of a tile are formed
+    prefetch: Callable[..., Any]  # (tile, terms.out, work), before the sums of a tile are formed
 
     def names(self) -> dict[str, Callable[..., Any]]:
-        """Return the names that a variant replaces; one of a product of tiles replaces all fields."""
-        return dict(zip(self._fields[:3], self, strict=False))
+        """Return the names that a variant of a product of tiles replaces."""
+        return {**self.steps(), "prefetch": self.prefetch}
+
+    def steps(self) -> dict[str, Callable[..., Any]]:
+        """Return the names that a variant for few rows replaces."""
+        return dict(zip(self._fields[1:4], self[1:4], strict=True))
+
+
+class Out(NamedTuple):
+    """What the tiles of a product read and write."""
+
+    y: np.ndarray  # bytes, int32, int64, float32, or the bits of float16
+    y_bias: np.ndarray  # float32
+
+
+class Terms(NamedTuple):
+    """What a product is scaled by, and where it goes: flat arrays, scales float32, zero points bytes."""
+
+    a_scale: np.ndarray
+    b_scale: np.ndarray
+    y_scale: np.ndarray
+    y_zero: np.ndarray
+    out: Out
+
+
+run_tasks: Any = None  # each loop nest replaces it
+
+
+def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y_bias, y,
+            works, scratch):  # fmt: skip
+    """Run a share of a product. The arrays are separate arguments, because a kernel takes only arrays and numbers."""
+    operands = Operands(a, b, packed, packed_sums, a_zero, b_zero)
+    terms = Terms(a_scale, b_scale, y_scale, y_zero, Out(y, y_bias))
+    run_tasks(part, operands, terms, record_at(works, 0, WORK), scratch)
+
+
+@inlined
+def prefetch_y(tile, out, work):
+    """Prefetch the rows of a tile in y."""
+    prefetch_rows(Strided(out.y, tile.place, work.y.row, tile.rows))
 
 
 @device
-def load_multipliers(first, count, origin, arrays, work, columns):
+def load_multipliers(first, count, origin, terms, work, columns):
     """Fill the scales of `count` columns from `first` on, or the multipliers if all rows have the same."""
     step, there = work.b_scale.step, min(count, work.N - first)
-    load_scales(Strided(arrays.b_scale, origin.b_scale + first * step, step, there), columns.scale)
+    load_scales(Strided(terms.b_scale, origin.b_scale + first * step, step, there), columns.scale)
     for j in range(there, count):
         columns.scale[j] = 0
     if work.same_multiplier:
-        a_scale, y_scale = arrays.a_scale[origin.a_scale], arrays.y_scale[origin.y_scale]
+        a_scale, y_scale = terms.a_scale[origin.a_scale], terms.y_scale[origin.y_scale]
         for j in range(0, count, NR):
             scale_row(columns.scale, j, a_scale, y_scale, columns.scale, j)
 
 
 @device
-def load_limits(first, last, height, origin, arrays, work, rows):
+def load_limits(first, last, height, origin, terms, work, rows):
     """Fill scales and y's zero points and limits of `height` rows from `first` on; the last row is repeated."""
     for i in range(height):
         row = min(first + i, last - 1)
-        rows.a_scale[i] = arrays.a_scale[origin.a_scale + row * work.a_scale.step]
-        rows.y_scale[i] = arrays.y_scale[origin.y_scale + row * work.y_scale.step]
-        byte = arrays.y_zero[origin.y_zero + row * work.y_zero.step]
+        rows.a_scale[i] = terms.a_scale[origin.a_scale + row * work.a_scale.step]
+        rows.y_scale[i] = terms.y_scale[origin.y_scale + row * work.y_scale.step]
+        byte = terms.y_zero[origin.y_zero + row * work.y_zero.step]
         zero = np.int64(np.int8(byte)) if work.lowest < 0 else np.int64(byte)
         rows.y_zero[i] = byte
         rows.lowest[i], rows.highest[i] = np.float32(work.lowest - zero), np.float32(work.highest - zero)
 
 
 @device
-def requantized(acc, tile, y, y_bias, work, space):
+def requantized(acc, tile, out, work, space):
     """Write round(clip(float32(sum) * multiplier)) + zero point, bytes."""
-    rows, is_one = space.rows, work.same_multiplier != 0
+    y, rows, is_one = out.y, space.rows, work.same_multiplier != 0
     for row in range(0 if is_one else tile.rows):
         scale_row(space.columns.scale, tile.column, rows.a_scale[row], rows.y_scale[row], space.multipliers, row * NR)
     multipliers, step = either(is_one, space.columns.scale, tile.column, space.multipliers), 0 if is_one else NR
@@ -104,8 +147,9 @@ def nothing(*_):
 
 
 @device
-def stored(acc, tile, y, y_bias, work, space):
+def stored(acc, tile, out, work, space):
     """Write the sums: modulo 2**32 if y is int32, exact if it is int64."""
+    y = out.y
     if tile.columns == NR and work.y.column == 1:
         store_rows(acc, Strided(y, tile.place, work.y.row, tile.rows))
         return
@@ -114,30 +158,31 @@ def stored(acc, tile, y, y_bias, work, space):
 
 
 @device
-def load_factors(first, count, origin, arrays, work, columns):
+def load_factors(first, count, origin, terms, work, columns):
     """Fill scales and bias of `count` columns from `first` on, as far as they are the same for all rows."""
     step, there = work.b_scale.step, min(count, work.N - first)
-    load_scales(Strided(arrays.b_scale, origin.b_scale + first * step, step, there), columns.scale)
+    load_scales(Strided(terms.b_scale, origin.b_scale + first * step, step, there), columns.scale)
     if work.y_bias.row == 0:
         step = work.y_bias.column
-        load_scales(Strided(arrays.y_bias, origin.y_bias + first * step, step, there), columns.y_bias)
+        load_scales(Strided(terms.out.y_bias, origin.y_bias + first * step, step, there), columns.y_bias)
     for j in range(there, count):
         columns.scale[j] = columns.y_bias[j] = 0
     if work.same_multiplier:
         for j in range(0, count, NR):
-            multiply_row(columns.scale, j, arrays.a_scale[origin.a_scale], columns.scale, j)
+            multiply_row(columns.scale, j, terms.a_scale[origin.a_scale], columns.scale, j)
 
 
 @device
-def load_row_scales(first, last, height, origin, arrays, work, rows):
+def load_row_scales(first, last, height, origin, terms, work, rows):
     """Fill scales of `height` rows from `first` on; the last row is repeated."""
     for i in range(height):
-        rows.a_scale[i] = arrays.a_scale[origin.a_scale + min(first + i, last - 1) * work.a_scale.step]
+        rows.a_scale[i] = terms.a_scale[origin.a_scale + min(first + i, last - 1) * work.a_scale.step]
 
 
 @device
-def to_float(acc, tile, y, y_bias, work, space):
+def to_float(acc, tile, out, work, space):
     """Write float32(sum) * multiplier + bias, float32 or the bits of float16."""
+    y, y_bias = out.y, out.y_bias
     is_one, all_columns = work.same_multiplier != 0, tile.columns == NR
     for row in range(0 if is_one else tile.rows):
         multiply_row(space.columns.scale, tile.column, space.rows.a_scale[row], space.multipliers, row * NR)
@@ -158,6 +203,6 @@ def to_float(acc, tile, y, y_bias, work, space):
 
 
 # QUANTIZED_LINEAR_MATRIX_MULTIPLY, MATRIX_MULTIPLY_INTEGER, and MATRIX_MULTIPLY_INTEGER_TO_FLOAT.
-REQUANTIZE = Epilogue(load_multipliers, load_limits, requantized)
-SUMS = Epilogue(nothing, nothing, stored)
-TO_FLOAT = Epilogue(load_factors, load_row_scales, to_float)
+REQUANTIZE = Epilogue(product, load_multipliers, load_limits, requantized, prefetch_y)
+SUMS = Epilogue(product, nothing, nothing, stored, prefetch_y)
+TO_FLOAT = Epilogue(product, load_factors, load_row_scales, to_float, prefetch_y)

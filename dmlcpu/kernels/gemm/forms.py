@@ -20,11 +20,11 @@ from dmlcpu.kernels.gemm.microkernels.forms import MOST, copy_words, count_satur
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, Microkernel, make_dot
 from dmlcpu.kernels.gemm.microkernels.packing import STEP
 from dmlcpu.kernels.gemm.microkernels.x86 import AVX2_INT16, AVX2_WIDENING
-from dmlcpu.kernels.gemm.product import BYTES, Form, product
+from dmlcpu.kernels.gemm.product import BYTES, Form, make_kernel
 from dmlcpu.runtime.intrinsics import Strided, as_words, lowest_bit
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
-from dmlcpu.runtime.variants import specialized, variant
+from dmlcpu.runtime.variants import specialized
 
 CLIPPED, INT16, WIDENING = range(BYTES + 1, BYTES + 4)
 CHUNK = 128  # words of K: rows and panel then stay in a first cache of 32 KiB (with 256, 5 to 10 % slower)
@@ -153,9 +153,9 @@ def multiply_tile(form, lhs, lhs_at, rhs_at, depth, c_in, acc):
 def make_formed_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
     """Return the product by a microkernel that multiplies bytes where no pair saturates, with an epilogue."""
     dots = {f"dot_{rows}": make_dot(rows, microkernel) for rows in (4, 1)}
-    return variant(
-        product,
+    return make_kernel(
         name,
+        using,
         COUNTS=True,
         CHUNK=CHUNK,
         form_rhs=form_rhs,
@@ -163,5 +163,5 @@ def make_formed_product(name: str, microkernel: Microkernel, using: Epilogue) ->
         has_form=has_form,
         multiply_tile=specialized(multiply_tile, **dots),
         complete=complete,
-        **using._asdict(),
+        **using.names(),
     )

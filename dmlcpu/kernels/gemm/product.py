@@ -1,6 +1,6 @@
 """The product: tiles of exact sums from packed operands, handed to an epilogue while they are in the nearest cache.
 
-    for each task (batch, rows, panels):                          product
+    for each task (batch, rows, panels):                          run_tasks
         for each NC panels of b, kept in the second cache:        run_task     packs them, unless b is packed
             choose their form                                     forms.py     for AVX2 without VNNI alone
             for each MR rows of a:                                run_block    packs them, unless they are kept
@@ -12,7 +12,7 @@
 The right column names the function, or the file, of each step.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,15 +20,15 @@ from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, Epilogue, Tile, nothing
 from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, TALLEST, Microkernel, make_dot
 from dmlcpu.kernels.gemm.pack import Lhs, Rhs, pack_panels, pack_rows
-from dmlcpu.kernels.gemm.work import COUNTER, SPACE, WORK, Arrays, lhs_cells, lhs_of, origin_of, rhs_cells, space_of
+from dmlcpu.kernels.gemm.work import COUNTER, SPACE, lhs_cells, lhs_of, origin_of, rhs_cells, space_of
 from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start, start_wide
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.atomics import fetch_add
-from dmlcpu.runtime.intrinsics import Strided, as_words, either, prefetch_rows
+from dmlcpu.runtime.intrinsics import Strided, as_words, either
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at
-from dmlcpu.runtime.variants import variant
+from dmlcpu.runtime.variants import specialized, variant
 
 # Each variant replaces these names: MR and HALF_MR, the rows of a tile (the others have 4 and 1), the microkernel for
 # each height, `begin` and `end`, which frame all products of a thread, and the epilogue. A variant with forms also
@@ -36,7 +36,7 @@ from dmlcpu.runtime.variants import variant
 # `complete`.
 HALF_MR, CHUNK, COUNTS = 8, KC, False
 dot_mr = dot_half = dot_4 = dot_1 = make_dot(1, GENERIC)
-prepare_columns, prepare_rows, epilogue = REQUANTIZE.names().values()
+prepare_columns, prepare_rows, epilogue, prefetch = REQUANTIZE.names().values()
 begin = end = nothing
 
 BYTES = 0  # the number of the usual form; forms.py has others
@@ -101,7 +101,7 @@ class Block(NamedTuple):
 
 
 @inlined
-def run_task(number, part, has_rows, arrays, work, scratch):
+def run_task(number, part, has_rows, operands, terms, work, scratch):
     """Multiply the rows and panels of a task. has_rows: the task before had the same rows.
 
     A task has a range of rows and a range of panels of one product. Tasks with the same rows have consecutive numbers.
@@ -112,17 +112,17 @@ def run_task(number, part, has_rows, arrays, work, scratch):
     first_panel, last_panel = share(column_part, work.column_parts, work.panels)
     space = record_at(scratch, space_of(part, work), SPACE)
     origin = origin_of(number // (work.row_parts * work.column_parts), work)
-    has_b_zero = any_b_zero(origin, arrays, work)
+    has_b_zero = any_b_zero(origin, operands, work)
     for first in range(first_panel, last_panel, work.NC):
         last = min(first + work.NC, last_panel)
-        words, sums, saturating = packed_rhs(first, last, part, origin, arrays, work, scratch)
-        load_bias(first * NR, (last - first) * NR, sums, origin, arrays, work, space.columns)
-        prepare_columns(first * NR, (last - first) * NR, origin, arrays, work, space.columns)
+        words, sums, saturating = packed_rhs(first, last, part, origin, operands, work, scratch)
+        load_bias(first * NR, (last - first) * NR, sums, origin, operands, work, space.columns)
+        prepare_columns(first * NR, (last - first) * NR, origin, terms, work, space.columns)
         slot = rhs_of(part, work) + (0 if work.b_is_packed else rhs_cells(work.NC, work.groups))
         form = form_rhs(words, saturating, last - first, last_row - first_row, slot, work, scratch)
         block = Block(first, last, form, sums, has_b_zero, work.same_start and not has_b_zero)
         has_rows = has_form(form, space) and has_rows and work.keeps_rows
-        run_block(first_row, last_row, block, has_rows, part, origin, arrays, work, scratch)
+        run_block(first_row, last_row, block, has_rows, part, origin, operands, terms, work, scratch)
         has_rows = True
 
 
@@ -133,21 +133,21 @@ def rhs_of(part, work):
 
 
 @device
-def packed_rhs(first, last, part, origin, arrays, work, scratch):
+def packed_rhs(first, last, part, origin, operands, work, scratch):
     """Return panels of b, packed, the sums of their columns, and how many of their pairs saturate, -1 if unknown."""
     if work.b_is_packed:
         panel = origin.b * work.panels + first
-        words = as_words(arrays.packed, panel * work.groups * NR // 2, np.uint32)
-        return words, as_words(arrays.packed_sums, panel * NR, np.int64), np.int64(work.is_exact) - 1
+        words = as_words(operands.packed, panel * work.groups * NR // 2, np.uint32)
+        return words, as_words(operands.packed_sums, panel * NR, np.int64), np.int64(work.is_exact) - 1
     space = record_at(scratch, space_of(part, work), SPACE)
     words = as_words(scratch, rhs_of(part, work), np.uint32)
     sums = as_words(space.columns.sums, 0, np.int64)
-    rhs = Rhs(arrays.b, origin.b, work.N, work.K, work.b.row, work.b.column, work.b_sign_flip)
+    rhs = Rhs(operands.b, origin.b, work.N, work.K, work.b.row, work.b.column, work.b_sign_flip)
     return words, sums, np.int64(pack_panels(rhs, first, last, words, sums, COUNTS))
 
 
 @device  # not inlined, for registers of its own: inlined, small products took up to a quarter longer
-def run_block(first_row, last_row, block, has_rows, part, origin, arrays, work, scratch):
+def run_block(first_row, last_row, block, has_rows, part, origin, operands, terms, work, scratch):
     """Multiply the rows of a task by a block of panels. has_rows: they are packed."""
     space = record_at(scratch, space_of(part, work), SPACE)
     for row in range(first_row, last_row, MR):
@@ -156,32 +156,32 @@ def run_block(first_row, last_row, block, has_rows, part, origin, arrays, work, 
         slot = lhs_of(part, work) + (row - first_row) // MR % work.slots * lhs_cells(work.row_words, MR)
         lhs = Lhs(height, as_words(scratch, slot + TALLEST, np.uint32), as_words(scratch, slot, np.int64))
         if not has_rows:
-            rows = Strided(arrays.a, origin.a + row * work.a.row, work.a.row, count)
+            rows = Strided(operands.a, origin.a + row * work.a.row, work.a.row, count)
             pack_rows(rows, lhs, MR, work, block.has_b_zero)
             form_lhs(block.form, lhs, work)
         if row == first_row or not work.same_rows:
-            load_a_zeros(row, last_row, MR, origin, arrays, work, space.rows)
-            prepare_rows(row, last_row, MR, origin, arrays, work, space.rows)
+            load_a_zeros(row, last_row, MR, origin, operands, work, space.rows)
+            prepare_rows(row, last_row, MR, origin, terms, work, space.rows)
         for panel in range(block.first, block.last):
             place = origin.y + row * work.y.row + panel * NR * work.y.column
             bias = origin.y_bias + row * work.y_bias.row + panel * NR * work.y_bias.column
-            tile = Tile(count, (panel - block.first) * NR, min(NR, work.N - panel * NR), place, bias, part)
-            run_tile(tile, lhs, block, arrays.y, arrays.y_bias, work, space)
+            tile = Tile(count, (panel - block.first) * NR, min(NR, work.N - panel * NR), place, bias)
+            run_tile(tile, lhs, block, terms.out, work, space)
 
 
 @inlined
-def run_tile(tile, lhs, block, y, y_bias, work, space):
+def run_tile(tile, lhs, block, out, work, space):
     """Form the sums of a tile and hand them to the epilogue."""
-    prefetch_rows(Strided(y, tile.place, work.y.row, tile.rows))  # they arrive while the sums are formed
+    prefetch(tile, out, work)  # what arrives while the sums are formed
     if work.is_wide:
         start_wide(lhs, tile.column, block.sums, work, space)
     elif not block.from_bias:
         start(lhs, tile.column, block.has_b_zero, work, space)
     accumulate(tile.column, lhs, block, work, space)
     if work.is_wide:
-        epilogue(space.wide, tile, y, y_bias, work, space)
+        epilogue(space.wide, tile, out, work, space)
     else:
-        epilogue(space.acc, tile, y, y_bias, work, space)
+        epilogue(space.acc, tile, out, work, space)
 
 
 @inlined
@@ -209,24 +209,24 @@ def widen(height, acc, wide):
             acc[row, column] = 0
 
 
-def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y_bias, y,
-            works, scratch):  # fmt: skip
-    """Take runs of tasks until none is left, because cores are not equally fast. scratch[COUNTER]: the next run.
-
-    The arrays are separate arguments, because a kernel takes only arrays and numbers. work.py describes each.
-    """
-    work = record_at(works, 0, WORK)
-    arrays = Arrays(a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y_bias, y)
+@inlined
+def run_tasks(part, operands, terms, work, scratch):
+    """Take runs of tasks until none is left, because cores are not equally fast. scratch[COUNTER]: the next run."""
     rows_before = -1  # the batch and row part whose rows of a are packed
     begin()
     first = work.run * fetch_add(scratch, COUNTER)
     while first < work.tasks:
         for number in range(first, min(first + work.run, work.tasks)):
             rows = number // work.column_parts
-            run_task(number, part, rows == rows_before, arrays, work, scratch)
+            run_task(number, part, rows == rows_before, operands, terms, work, scratch)
             rows_before = rows
         first = work.run * fetch_add(scratch, COUNTER)
     end()
+
+
+def make_kernel(name: str, using: Epilogue, **names: Any) -> Kernel:
+    """Return the kernel of an epilogue by this loop nest, in which `names` are replaced."""
+    return variant(using.entry, name, run_tasks=specialized(run_tasks, **names))
 
 
 def make_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
@@ -234,16 +234,16 @@ def make_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel
     half = microkernel.unit.half
     heights = {"dot_mr": MR, "dot_half": half, "dot_4": 4, "dot_1": 1}
     dots = {each: make_dot(height, microkernel) for each, height in heights.items()}
-    return variant(product, name, HALF_MR=half, **dots, **using._asdict())
+    return make_kernel(name, using, HALF_MR=half, **dots, **using.names())
 
 
 def make_amx_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
     """Return the product by tile registers, with an epilogue; a microkernel for vectors multiplies remaining rows."""
     from dmlcpu.kernels.gemm.microkernels import amx  # only for processors with AMX
 
-    return variant(
-        product,
+    return make_kernel(
         name,
+        using,
         MR=TALLEST,
         HALF_MR=amx.TILE_ROWS,
         dot_mr=amx.make_tile_dot(TALLEST),
@@ -252,5 +252,5 @@ def make_amx_product(name: str, microkernel: Microkernel, using: Epilogue) -> Ke
         dot_1=make_dot(1, microkernel),
         begin=amx.configure_tiles,
         end=amx.release_tiles,
-        **using._asdict(),
+        **using.names(),
     )

@@ -101,7 +101,6 @@ OUTPUTS = (
     Output("quantized_matmul", "", "gemm.epilogue.REQUANTIZE"),
     Output("matmul_integer", "_s32", "gemm.epilogue.SUMS", wraps=True),
     Output("matmul_integer_to_float", "_f32", "gemm.epilogue.TO_FLOAT"),
-    Output("matmul_top_k", "_top", "gemm.candidates.SELECT"),
 )
 # Rates hold within a factor of 2: measured on Zen 4, but for AMX and ARM. Of ARM they are two instructions a cycle, of
 # 16 products each, at 2.5 GHz.
@@ -115,10 +114,15 @@ TARGETS = (
     Target(units.I8MM, VECTORS, 80, "gemm.microkernels.arm64.I8MM"),
 )
 _VECTOR_UNITS = [target for target in TARGETS if target.nest != TILES]
-KERNELS = (
-    Row.of("quantized_matmul", "pack", "gemm.pack.pack"),
-    Row.of("matmul_top_k", "finish", "gemm.finish.finish"),
-    *[target.product(target.nest, output) for target in TARGETS for output in OUTPUTS],
-    *[target.product(FEW_ROWS, output) for target in _VECTOR_UNITS for output in OUTPUTS],
-    *[target.product(DOTS, OUTPUTS[-1]) for target in _VECTOR_UNITS],
-)
+
+
+def kernels_of(outputs: tuple[Output, ...], reads_columns: bool = False) -> list[Product]:
+    """Return the rows of the kernels of outputs. reads_columns: some are for columns as they lie."""
+    few = (FEW_ROWS, DOTS) if reads_columns else (FEW_ROWS,)
+    return [
+        *[target.product(target.nest, output) for target in TARGETS for output in outputs],
+        *[target.product(nest, output) for nest in few for target in _VECTOR_UNITS for output in outputs],
+    ]
+
+
+KERNELS = (Row.of("quantized_matmul", "pack", "gemm.pack.pack"), *kernels_of(OUTPUTS))

@@ -21,27 +21,6 @@ MOST_PANELS = 32
 # Each array argument of a kernel has the record of its name. start: of its first element; strides: along the batch.
 MATRIX = record(start=np.int64, row=np.int64, column=np.int64, strides=STRIDES)
 PARAMETER = record(step=np.int64, strides=STRIDES)  # step: from row to row, or column to column; 0: one value for all
-# Of a selection; see candidates.py. Others have zeros.
-SELECTION = record(
-    k=np.int64,
-    rows=np.int64,  # of all products
-    is_scaled=np.int64,  # scores are float32
-    is_smallest=np.int64,  # the smallest come first
-    has_mask=np.int64,  # y_zero has a byte for each column: 0 if it is never selected
-    shift=np.int64,  # of sums to the left, before the bias is added
-    nan_rank=np.int64,  # where NaN comes, beyond all other ranks
-    fill=np.int64,  # the score behind the last column that is selected, as int32
-    shares=np.int64,
-    start=np.int64,  # the cell where the candidates of the first share begin
-    share_cells=np.int64,  # of the candidates of a share, and of a row
-    row_cells=np.int64,
-    capacity=np.int64,  # candidates of a row
-    is_sorted=np.int64,  # they are kept in order
-    lowest=np.int64,  # what scores are compared with before there are k candidates
-    finish_start=np.int64,  # the cell where the workspace of finish.py begins
-    finish_cells=np.int64,  # of a part of it
-)
-
 WORK = record(
     M=np.int64,
     N=np.int64,
@@ -71,7 +50,7 @@ WORK = record(
     walk=WALK,  # the batch
     a=MATRIX,
     b=MATRIX,  # if it is packed, its strides count matrices
-    y=MATRIX,
+    y=MATRIX,  # an epilogue that writes no y numbers its elements by it
     a_scale=PARAMETER,
     a_zero=PARAMETER,
     b_scale=PARAMETER,
@@ -79,7 +58,6 @@ WORK = record(
     y_scale=PARAMETER,
     y_zero=PARAMETER,
     y_bias=MATRIX,  # row: 0 if all rows have the same
-    selection=SELECTION,
 )
 
 # Space for the tallest tile and the longest block, each part on cache lines of its own.
@@ -105,14 +83,11 @@ SPACE = record(
         b_zero=(np.int32, MOST_PANELS * NR),
         scale=(np.float32, MOST_PANELS * NR),  # of b, or the multipliers if all rows have the same
         y_bias=(np.float32, MOST_PANELS * NR),  # if all rows have the same
-        allowed=(np.uint8, MOST_PANELS * NR),  # 0: the column is not selected
     ),
     multipliers=(np.float32, (TALLEST, NR)),  # of a tile whose rows have scales of their own
     bytes=(np.uint8, (TALLEST, NR)),  # of a tile that is not written to y directly
     floats=(np.float32, (TALLEST, NR)),  # the same, of an y of floats
     y_bias=(np.float32, (TALLEST, NR)),  # of a tile whose bias is not read from its place
-    scores=(np.int32, (TALLEST, NR)),  # of a tile with scores that may be selected
-    found=(np.uint32, TALLEST),  # of a tile's rows, the scores that may be selected, a bit for each
 )
 COUNTER = 0  # the cell with the number of the next run of tasks, on a cache line of its own
 SHARES = LINE_CELLS  # the cell where the workspaces of the shares begin
@@ -128,21 +103,15 @@ class Problem(NamedTuple):
     column_step: int  # of b
 
 
-class Arrays(NamedTuple):
-    """The array arguments of a kernel, flat: bytes, but packed panels and their sums int64, scales and bias float32."""
+class Operands(NamedTuple):
+    """What every product reads of its two matrices: flat arrays of bytes, but packed panels and their sums int64."""
 
     a: np.ndarray
     b: np.ndarray
     packed: np.ndarray
     packed_sums: np.ndarray
-    a_scale: np.ndarray
     a_zero: np.ndarray
-    b_scale: np.ndarray
     b_zero: np.ndarray
-    y_scale: np.ndarray
-    y_zero: np.ndarray
-    y_bias: np.ndarray
-    y: np.ndarray
 
 
 class Origin(NamedTuple):
@@ -220,4 +189,4 @@ def rhs_cells(panels: int, groups: int) -> int:
     return (panels * groups + PREFETCH) * NR // 2
 
 
-SPACE_CELLS = cells_of(SPACE)
+WORK_CELLS, SPACE_CELLS = cells_of(WORK), cells_of(SPACE)

@@ -13,39 +13,39 @@ from dmlcpu.runtime.jit import device
 
 
 @device
-def any_b_zero(origin, arrays, work):
+def any_b_zero(origin, operands, work):
     """Return whether any zero point of b is not 0."""
     found = np.uint8(0)
     for j in range(work.N if work.b_zero.step else 1):
-        found |= arrays.b_zero[origin.b_zero + j * work.b_zero.step] ^ np.uint8(work.b_sign_flip)
+        found |= operands.b_zero[origin.b_zero + j * work.b_zero.step] ^ np.uint8(work.b_sign_flip)
     return found != 0
 
 
 @device
-def a_zero_of(row, origin, arrays, work):
+def a_zero_of(row, origin, operands, work):
     """Return the zero point of a row of unsigned bytes."""
-    return np.int64(arrays.a_zero[origin.a_zero + row * work.a_zero.step] ^ np.uint8(work.a_sign_flip))
+    return np.int64(operands.a_zero[origin.a_zero + row * work.a_zero.step] ^ np.uint8(work.a_sign_flip))
 
 
 @device
-def load_bias(first, count, sums, origin, arrays, work, columns):
+def load_bias(first, count, sums, origin, operands, work, columns):
     """Fill bias and zero points of `count` columns from `first` on. sums: of these columns."""
-    factor = -a_zero_of(0, origin, arrays, work) if work.same_a_zero else np.int64(-1)
+    factor = -a_zero_of(0, origin, operands, work) if work.same_a_zero else np.int64(-1)
     for j in range(count):
         columns.bias[j] = np.int32(factor * sums[j])
     place, step, there = origin.b_zero + first * work.b_zero.step, work.b_zero.step, min(count, work.N - first)
     sign_flip = np.uint8(work.b_sign_flip)
     for j in range(there):
-        columns.b_zero[j] = np.int32(np.int8(arrays.b_zero[place + j * step] ^ sign_flip))
+        columns.b_zero[j] = np.int32(np.int8(operands.b_zero[place + j * step] ^ sign_flip))
     for j in range(there, count):
         columns.b_zero[j] = 0
 
 
 @device
-def load_a_zeros(first, last, height, origin, arrays, work, rows):
+def load_a_zeros(first, last, height, origin, operands, work, rows):
     """Fill a's zero points of `height` rows from `first` on; rows from `last` on repeat row last - 1."""
     for i in range(height):
-        rows.a_zero[i] = a_zero_of(min(first + i, last - 1), origin, arrays, work)
+        rows.a_zero[i] = a_zero_of(min(first + i, last - 1), origin, operands, work)
 
 
 @device

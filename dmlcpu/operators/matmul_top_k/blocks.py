@@ -19,8 +19,9 @@ from dmlcpu.operators.matmul_top_k.function import NAME, MatmulTopK, check, matm
 from dmlcpu.operators.table import OPERATORS
 from dmlcpu.products.blocks import BlockSize, as_matrices, packed_part, parameter_bytes, part_of, requested, rhs_bytes
 from dmlcpu.products.packing import PackedMatrix
-from dmlcpu.products.selection import INDEX, Call, Operands, plan, select
 from dmlcpu.runtime.threads import most_of_thread
+from dmlcpu.selection.call import INDEX, Call, Operands
+from dmlcpu.selection.plan import plan, select
 
 Rhs = Array | PackedMatrix
 SOURCES = ("a", "b")
@@ -38,13 +39,14 @@ class Selection(NamedTuple):
     call: Call
     a: Source  # of matrices, as b is
     b: Source | PackedMatrix
-    others: dict[str, Array | None]  # the other operands, as matrices
+    others: dict[str, Array | None]  # the other operands but the mask, as matrices
+    mask: Array | None  # bits, (1 or M, ceil(N / 8))
     held: int  # bytes of these, and of their copies
 
 
 def _selection(arguments: dict[str, Any]) -> Selection:
     """Return the selection of a call, or refuse it."""
-    given, key, (a, b, numbers, bias, _) = requested(matmul_top_k, request, arguments)
+    given, key, (a, b, numbers, bias, bits, *_) = requested(matmul_top_k, request, arguments)
     call = check(*key)
     kinds = (np.dtype(np.float32), call.a.dtype, np.dtype(np.float32), call.b.dtype)
     names = ("a_scale", "a_zero_point", "b_scale", "b_zero_point")
@@ -59,7 +61,9 @@ def _selection(arguments: dict[str, Any]) -> Selection:
         as_matrices(a, call.a.shape),
         as_matrices(b, call.b.shape),
         others,
-        parameter_bytes([given[name] for name in names], numbers) + (0 if bias is None else bias.nbytes),
+        bits,
+        parameter_bytes([given[name] for name in names], numbers)
+        + sum(each.nbytes for each in (bias, bits) if each is not None),
     )
 
 
@@ -137,9 +141,20 @@ def _select(selection: Selection, region: Region, a: Array, b: Rhs) -> MatmulTop
     k = min(call.order.k, b.shape[-1])
     shape = (*extent(region)[:-1], k)
     found = MatmulTopK(np.empty(shape, call.results[0].dtype), np.empty(shape, INDEX))
-    select(Operands(a, b, **own), call.order._replace(k=k), *found)
-    np.add(found.indices, region[-1].start, out=found.indices)
+    mask = None if selection.mask is None else _bits_of(selection.mask, *region[-2:])
+    select(Operands(a, b, **own, mask=mask), call.order._replace(k=k), *found)
+    np.add(found.indices, region[-1].start, out=found.indices, where=True if mask is None else found.indices >= 0)
     return found
+
+
+def _bits_of(mask: Array, rows: slice, columns: slice) -> Array:
+    """Return the bits of a region of a mask; those behind its columns mean nothing."""
+    lines = mask if len(mask) == 1 else mask[rows]
+    first, stop, shift = columns.start // 8, -(-columns.stop // 8), columns.start % 8
+    bits = lines[:, first:stop] >> shift
+    if shift:
+        bits[:, :-1] |= lines[:, first + 1 : stop] << (8 - shift)
+    return np.ascontiguousarray(bits[:, : -(-(columns.stop - columns.start) // 8)])
 
 
 def _merged(call: Call, best: MatmulTopK, found: MatmulTopK) -> MatmulTopK:
@@ -148,8 +163,14 @@ def _merged(call: Call, best: MatmulTopK, found: MatmulTopK) -> MatmulTopK:
     values, indices = (np.concatenate(both, axis=-1) for both in zip(best, found, strict=True))
     mode, nan = "largest" if order.is_largest else "smallest", "last" if order.nan_last else "greatest"
     top_k = OPERATORS["top_k"].function
-    values, places = top_k(values, min(order.k, values.shape[-1]), mode=mode, nan=nan)
-    return MatmulTopK(values, np.take_along_axis(indices, places, axis=-1))
+    count = values.shape[-1]
+    values, places = top_k(values, min(order.k, count) if call.mask is None else count, mode=mode, nan=nan)
+    indices = np.take_along_axis(indices, places, axis=-1)
+    if call.mask is None:
+        return MatmulTopK(values, indices)
+    # What stands for columns that are not allowed comes last, whatever its score.
+    places = np.argsort(indices < 0, axis=-1, kind="stable")[..., : order.k]
+    return MatmulTopK(*(np.take_along_axis(each, places, axis=-1) for each in (values, indices)))
 
 
 def _cuts(call: Call) -> Iterator[BlockSize]:
@@ -183,7 +204,11 @@ def _needs(selection: Selection, cut: BlockSize) -> int:
         bias=None,
         order=call.order._replace(k=k),
         rows=(cut.rows,),
+        mask=None,
     )
     merging = cut.rows * call.order.k * (_MERGING if cut.columns < columns else 12)
+    if selection.mask is not None:  # its bits, and a sort of both blocks
+        merging += 3 * (1 if len(selection.mask) == 1 else cut.rows) * (-(-cut.columns // 8) + 1)
+        merging += cut.rows * call.order.k * (_MERGING if cut.columns < columns else 0)
     workspace = plan(block, most_of_thread()).workspace_bytes
     return 2 * cut.rows * depth + right + selection.held + merging + workspace

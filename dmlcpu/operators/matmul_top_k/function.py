@@ -12,9 +12,9 @@ from dmlcpu.common.forms import Form, Shape, formed
 from dmlcpu.common.parameters import as_floats, as_integers
 from dmlcpu.common.prepared import Prepared, Request
 from dmlcpu.common.regions import Tensor
-from dmlcpu.errors import DmlError
-from dmlcpu.kernels.gemm.candidates import MOST_COLUMNS
+from dmlcpu.errors import BindingError, DmlError
 from dmlcpu.kernels.gemm.table import UNPACKED
+from dmlcpu.kernels.selection.candidates import MOST_COLUMNS
 from dmlcpu.products.arguments import (
     ABSENT,
     apart,
@@ -27,8 +27,10 @@ from dmlcpu.products.arguments import (
     spread_all,
 )
 from dmlcpu.products.packing import PackedMatrix, form_of_packed
-from dmlcpu.products.selection import INDEX, Call, Order, plan, rhs_layout
 from dmlcpu.runtime.threads import Budget, plan_for_now
+from dmlcpu.selection.call import INDEX, Call, Order, rhs_layout
+from dmlcpu.selection.exclusions import allowed_of
+from dmlcpu.selection.plan import plan
 
 NAME = "matmul_top_k"
 _MODES, _NANS = get_args(Mode), get_args(Nan)
@@ -63,6 +65,8 @@ def matmul_top_k(
     bias: ArrayLike | None = None,
     mode: Mode = "largest",
     nan: Nan = "greatest",
+    mask: ArrayLike | None = None,
+    exclude: Any = None,
     out: tuple[Array, Array] | None = None,
 ) -> MatmulTopK[NDArray[np.int32]]: ...
 @overload
@@ -78,6 +82,8 @@ def matmul_top_k(
     bias: ArrayLike | None = None,
     mode: Mode = "largest",
     nan: Nan = "greatest",
+    mask: ArrayLike | None = None,
+    exclude: Any = None,
     out: tuple[Array, Array] | None = None,
 ) -> MatmulTopK[NDArray[np.float32]]: ...
 @overload
@@ -93,6 +99,8 @@ def matmul_top_k(
     bias: ArrayLike | None = None,
     mode: Mode = "largest",
     nan: Nan = "greatest",
+    mask: ArrayLike | None = None,
+    exclude: Any = None,
     out: tuple[Array, Array] | None = None,
 ) -> MatmulTopK[NDArray[np.float32]]: ...
 def matmul_top_k(
@@ -107,6 +115,8 @@ def matmul_top_k(
     bias: "Numbers" = None,
     mode: "Mode" = "largest",
     nan: "Nan" = "greatest",
+    mask: "ArrayLike | None" = None,
+    exclude: Any = None,
     out: "Pair | None" = None,
 ) -> "MatmulTopK":
     """Multiply two 8-bit matrices and select the k largest or smallest scores of each row, in one pass.
@@ -117,7 +127,7 @@ def matmul_top_k(
         top_k(matmul_integer_to_float(a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias), k)       # scales
 
     but the scores are not written: it takes as much memory as the result, and some MiB. On many threads, or for a k of
-    thousands, these are more: about k KiB for each thread.
+    thousands, these are more: about k KiB for each thread. What each row excludes takes a bit for each score.
 
     Parameters
     ----------
@@ -142,6 +152,12 @@ def matmul_top_k(
         Which scores to select, and the order in which they come.
     nan : {"greatest", "last"}, default "greatest"
         Where NaN ranks: above +inf, or last in both modes.
+    mask : array_like of bool, shape (N,) or (M, N), optional
+        Which columns may be selected, of all rows or of each. Not for batches.
+    exclude : optional
+        Columns that are not selected, for each row: a sequence of M lists of ints, a SciPy sparse matrix (M, N) whose
+        elements that are not 0 count, the arrays (indptr, indices) of one, or an array of bool (M, N). Numbers beyond
+        N are ignored. For one row a list of ints will do. Not for batches.
     out : tuple of two ndarrays, optional
         Where to write values and indices: of their shape and types, any strides, no memory shared with `a`, `b`,
         `bias` or with one another.
@@ -150,7 +166,8 @@ def matmul_top_k(
     -------
     MatmulTopK
         A named tuple (values, indices): int32 or float32, and int64, of shape (..., M, k), or (k,) if `a` has one
-        dimension.
+        dimension. If fewer than k columns are allowed, the last indices are -1, and the scores beside them the worst:
+        -inf or the least int32; of ``mode="smallest"`` inf or the greatest.
 
     Raises
     ------
@@ -173,8 +190,10 @@ def matmul_top_k(
     MatmulTopK(values=array([10, 10], dtype=int32), indices=array([1, 3]))
     >>> dmlcpu.matmul_top_k(np.array([[2, 1]], np.int8), vectors.T, 2, b_scale=[1, 0.5, 1, 0.25]).values
     array([[5. , 2.5]], dtype=float32)
+    >>> dmlcpu.matmul_top_k(np.array([2, 1], np.int8), vectors.T, 2, exclude=[1]).indices
+    array([3, 0])
     """
-    key, arrays = request(a, b, k, a_scale, a_zero_point, b_scale, b_zero_point, bias, mode, nan, out)
+    key, arrays = request(a, b, k, a_scale, a_zero_point, b_scale, b_zero_point, bias, mode, nan, mask, exclude, out)
     prepared = plan_for_now(prepare, key)
     if out is None:
         values, indices = prepared.new
@@ -187,7 +206,7 @@ def matmul_top_k(
 
 def request(*given: Any) -> Request:
     """Return the key of a prepared call, but for the budget, and the arrays that it reads; given: all arguments."""
-    a, b, k, a_scale, a_zero_point, b_scale, b_zero_point, bias, mode, nan, out = given
+    a, b, k, a_scale, a_zero_point, b_scale, b_zero_point, bias, mode, nan, mask, exclude, out = given
     a, a_form = formed(NAME, "a", a)
     b, b_form = (b, form_of_packed(b)) if type(b) is PackedMatrix else formed(NAME, "b", b)
     if type(k) is not int:  # in a key, 1.0 and True would be 1
@@ -204,8 +223,20 @@ def request(*given: Any) -> Request:
         bias = bias if bias.flags.writeable else bias.copy()  # kernels are compiled for arrays that can be written to
         if out is not None:
             (bias,) = apart(out, (bias,))
-    key = (a_form, b_form, shapes[:4], bias_shape, (k, is_scaled, mode, nan))
-    return key, (a, b, flat[:4], bias, None)
+    bits = None if mask is None and exclude is None else _bits(a.shape, b.shape, mask, exclude)
+    key = (a_form, b_form, shapes[:4], bias_shape, (k, is_scaled, mode, nan), None if bits is None else bits.shape)
+    return key, (a, b, flat[:4], bias, bits, None, None)
+
+
+def _bits(a: Shape, b: Shape, mask: Any, exclude: Any) -> Array | None:
+    """Return a bit for each column that may be selected, of all rows or of each; a, b: shapes."""
+    for name, shape in (("a", a), ("b", b)):
+        if len(shape) > 2:
+            raise BindingError(NAME, f"{name}.ndim", str(len(shape)), "at most 2 with mask or exclude")
+    if not a or len(b) < 2 or b[-1] > MOST_COLUMNS:
+        return None  # `check` refuses them
+    rows = a[0] if len(a) == 2 else 1
+    return allowed_of(NAME, rows, b[-1], mask=mask, exclude=exclude).bits(0, rows)
 
 
 def _no_type(*_: Any) -> np.dtype[Any]:
@@ -215,16 +246,30 @@ def _no_type(*_: Any) -> np.dtype[Any]:
 
 @functools.lru_cache(maxsize=1024)
 def prepare(
-    a: Any, b: Any, parameters: tuple[Shape | None, ...], bias: Shape | None, options: tuple[Any, ...], budget: Budget
+    a: Any,
+    b: Any,
+    parameters: tuple[Shape | None, ...],
+    bias: Shape | None,
+    options: tuple[Any, ...],
+    bits: Shape | None,
+    budget: Budget,
 ) -> Prepared:
     """Return how calls are carried out.
 
-    a, b: forms, or that of a packed matrix; parameters, bias: shapes; options: k, whether scores are scaled, mode, nan.
+    a, b: forms, or that of a packed matrix; parameters, bias: shapes; options: k, whether scores are scaled, mode, nan;
+    bits: the shape of those of columns that are allowed.
     """
-    return plan(check(a, b, parameters, bias, options), budget)
+    return plan(check(a, b, parameters, bias, options, bits), budget)
 
 
-def check(a: Any, b: Any, parameters: tuple[Shape | None, ...], bias: Shape | None, options: tuple[Any, ...]) -> Call:
+def check(
+    a: Any,
+    b: Any,
+    parameters: tuple[Shape | None, ...],
+    bias: Shape | None,
+    options: tuple[Any, ...],
+    bits: Shape | None,
+) -> Call:
     """Return what is selected, or refuse it; of what `prepare` is given."""
     k, is_scaled, mode, nan = options
     a, (b, layout, is_exact) = Form(*a), rhs_form(b)
@@ -249,6 +294,7 @@ def check(a: Any, b: Any, parameters: tuple[Shape | None, ...], bias: Shape | No
         Order(k, is_scaled, mode == "largest", nan == "last"),
         shapes.matrix[:-1],
         (Tensor(shape, dtype), Tensor(shape, INDEX)),
+        bits,
     )
 
 

@@ -17,26 +17,27 @@ from dmlcpu.runtime.threads import budget, use_budget
 
 
 @device
-def prepare_columns(first, count, origin, arrays, work, columns):
+def prepare_columns(first, count, origin, terms, work, columns):
     for j in range(min(count, work.N - first)):
-        columns.scale[j] = arrays.b_scale[origin.b_scale + (first + j) * work.b_scale.step]
+        columns.scale[j] = terms.b_scale[origin.b_scale + (first + j) * work.b_scale.step]
 
 
 @device
-def prepare_rows(first, last, height, origin, arrays, work, rows):
+def prepare_rows(first, last, height, origin, terms, work, rows):
     for i in range(height):
-        rows.lowest[i] = arrays.a_scale[origin.a_scale + min(first + i, last - 1) * work.a_scale.step]
+        rows.lowest[i] = terms.a_scale[origin.a_scale + min(first + i, last - 1) * work.a_scale.step]
 
 
 @device
-def scaled(acc, tile, y, y_bias, work, space):
+def scaled(acc, tile, out, work, space):
     for row in range(tile.rows):
         for column in range(tile.columns):
             scale = space.rows.lowest[row] * space.columns.scale[tile.column + column]
             place = tile.place + row * work.y.row + column * work.y.column
-            y[place] = np.float32(acc[row, column]) * scale
+            out.y[place] = np.float32(acc[row, column]) * scale
 
 
+CUSTOM = Epilogue(epilogue.product, prepare_columns, prepare_rows, scaled, epilogue.prefetch_y)
 SCALED = Output("scaled_matmul", "_scaled", "gemm.epilogue.SCALED")
 
 
@@ -56,7 +57,7 @@ def test_runs_of_tasks_cover_all_products(products):
 )
 def test_custom_epilogue(monkeypatch, nest, name):
     """It gives float32, with a scale for each row and each column."""
-    monkeypatch.setattr(epilogue, "SCALED", Epilogue(prepare_columns, prepare_rows, scaled), raising=False)
+    monkeypatch.setattr(epilogue, "SCALED", CUSTOM, raising=False)
     row, is_skinny = TARGETS[0].product(nest, SCALED), nest == FEW_ROWS
     assert row.kernel.name == row.name == name
     monkeypatch.setattr(table, "KERNELS", (*table.KERNELS, row))

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from dmlcpu.kernels.gemm.candidates import COUNT, HEADER, column_of, score_of
-from dmlcpu.kernels.gemm.work import WORK
+from dmlcpu.kernels.gemm.work import WORK_CELLS
+from dmlcpu.kernels.selection.candidates import COUNT, HEADER, column_of, score_of
+from dmlcpu.kernels.selection.work import SELECTION
 from dmlcpu.kernels.top_k.groups import LINE
 from dmlcpu.kernels.top_k.order import CELLS
 from dmlcpu.kernels.top_k.select_sort import most_chosen, select_greatest
@@ -23,8 +24,7 @@ def finish_cells(shares: int, capacity: int, k: int) -> int:
 @kernel
 def finish(part, parts, values, indices, works, scratch):
     """Write the selected scores of a share of the rows, best first. values: 32-bit words, indices: int64, (rows, k)."""
-    work = record_at(works, 0, WORK)
-    top = work.selection
+    top = record_at(works, WORK_CELLS, SELECTION)
     k, most = top.k, top.shares * top.capacity + LINE
     chosen_at = top.finish_start + part * top.finish_cells
     keys = as_words(scratch, chosen_at, np.uint64)

@@ -1,4 +1,4 @@
-"""Vector operations that compare a tile's scores with the least that may still be selected; see gemm/candidates.py.
+"""Vector operations that compare a tile's scores with the least that may still be selected; see candidates.py.
 
 A row of a tile has NR scores. Arrays have one dimension or two, and need no alignment. The least of each row is the
 lower half of a cell, `leasts` is Strided. The operations come in two forms: `any_...` returns whether any score of a
@@ -23,11 +23,11 @@ _UNROLLED = 4  # rows at a time
 KEYS = 16  # keys of a list at a time
 
 
-class Terms(NamedTuple):
+class Columns(NamedTuple):
     """What is multiplied and added to the sums of columns, from `column` on."""
 
-    scales: Any
-    bias: Any  # for sums of integers, the bits of int32
+    scales: Any  # float32
+    bias: Any  # int32, or the bits of float32
     column: Any
 
 
@@ -38,16 +38,22 @@ class Found(NamedTuple):
     scores: Any  # all: int32, or the bits of float32
 
 
+def _loaded(builder: Any, columns: Columns) -> tuple[Any, Any]:
+    """Return the scales and the bias of a tile's columns, as floats."""
+    bias = columns.bias.load(columns.column, NR)
+    return columns.scales.load(columns.column, NR), builder.bitcast(bias, _FLOATS)
+
+
 def _make_sums(emit: Callable[..., Any]) -> Any:
     @emitted
-    def sums(builder, acc, terms, shift: types.int32, flip: types.int32, leasts, found) -> types.uint32:
+    def sums(builder, acc, columns, shift: types.int32, flip: types.int32, leasts, found) -> types.uint32:
         """Compare the scores (acc << shift) + bias; all wrap at 32 bits.
 
         acc: int32, or whole numbers as float64; flip: exclusive or with it makes greater what comes first, before the
         comparison.
         """
         shifts, flips = splat(builder, shift, NR), splat(builder, flip, NR)
-        added = builder.bitcast(terms.bias.load(terms.column, NR), _INTS)
+        added = columns.bias.load(columns.column, NR)
 
         def passes(row: Any, least: Any) -> Any:
             exact = acc.load(builder.mul(row, row.type(NR)), NR)
@@ -63,13 +69,13 @@ def _make_sums(emit: Callable[..., Any]) -> Any:
 
 def _make_floats(emit: Callable[..., Any]) -> Any:
     @emitted
-    def floats(builder, acc, a_scales, terms, flip: types.int32, leasts, found) -> types.uint32:
+    def floats(builder, acc, a_scales, columns, flip: types.int32, leasts, found) -> types.uint32:
         """Compare the scores float32(acc) * (a_scale * scale) + bias, each operation rounded; NaN reaches the least.
 
         acc: int32 or float64; a_scales: of the rows; the least: the bits of a float32; flip: of the sign, before the
         comparison.
         """
-        of_columns, added = (each.load(terms.column, NR) for each in (terms.scales, terms.bias))
+        of_columns, added = _loaded(builder, columns)
         flips = splat(builder, flip, NR)
 
         def passes(row: Any, least: Any) -> Any:
@@ -87,6 +93,29 @@ def _make_floats(emit: Callable[..., Any]) -> Any:
         return emit(builder, passes, leasts, found)
 
     return floats
+
+
+def _make_affine(emit: Callable[..., Any]) -> Any:
+    @emitted
+    def affine(builder, acc, a_scales, added, columns, leasts, found) -> types.uint32:
+        """Compare the scores (float32(acc) * a_scale + added) * scale + bias, each operation rounded; none is NaN.
+
+        acc: int32 or float64; a_scales, added: of the rows; the least: the bits of a float32.
+        """
+        of_columns, bias = _loaded(builder, columns)
+
+        def passes(row: Any, least: Any) -> Any:
+            exact = acc.load(builder.mul(row, row.type(NR)), NR)
+            value = builder.sitofp(exact, _FLOATS) if acc.element == WORD else builder.fptrunc(exact, _FLOATS)
+            value = builder.fmul(value, splat(builder, builder.load(a_scales.at(row)), NR))
+            value = builder.fadd(value, splat(builder, builder.load(added.at(row)), NR))
+            value = builder.fadd(builder.fmul(value, of_columns), bias)
+            bound = splat(builder, builder.bitcast(least, ir.FloatType()), NR)
+            return builder.fcmp_ordered(">=", value, bound), builder.bitcast(value, _INTS)
+
+        return emit(builder, passes, leasts, found)
+
+    return affine
 
 
 def _least_of(builder: Any, leasts: Strided, row: Any) -> Any:
@@ -128,6 +157,7 @@ def _emit_which(builder: Any, passes: Callable[..., Any], leasts: Strided, found
 
 any_sums, which_sums = map(_make_sums, (_emit_any, _emit_which))
 any_floats, which_floats = map(_make_floats, (_emit_any, _emit_which))
+any_affine, which_affine = map(_make_affine, (_emit_any, _emit_which))
 
 
 @emitted

@@ -10,23 +10,30 @@ column, so that of equal scores the one with the lower column has the greater ke
 order in which scores are seen. A share sees the columns of a row in ascending order.
 """
 
+from typing import Any
+
 import numpy as np
 
 from dmlcpu.kernels.gemm.epilogue import Epilogue, load_row_scales, nothing
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
-from dmlcpu.kernels.gemm.microkernels.rows import QUIET_NAN, copy_bytes, load_scales
-from dmlcpu.kernels.gemm.microkernels.selection import (
+from dmlcpu.kernels.gemm.microkernels.rows import QUIET_NAN, load_scales
+from dmlcpu.kernels.gemm.work import WORK, WORK_CELLS, Operands
+from dmlcpu.kernels.selection.comparisons import (
+    Columns,
     Found,
-    Terms,
+    any_affine,
     any_floats,
     any_sums,
     insert_key,
+    which_affine,
     which_floats,
     which_sums,
 )
+from dmlcpu.kernels.selection.work import SELECTION, TILE, TILE_CELLS, Out, Terms
 from dmlcpu.kernels.top_k.threshold import kth_greatest
 from dmlcpu.runtime.intrinsics import Strided, as_words, lowest_bit
 from dmlcpu.runtime.jit import device, inlined
+from dmlcpu.runtime.records import record_at
 
 # The cells of a row of a share: these, then the keys. A list that is kept in order has no THRESHOLD and COUNT: places
 # behind its last key are 0, as no key is, and the cell before the first has all bits set.
@@ -38,78 +45,104 @@ _BEYOND = 1 << 31  # makes ranks unsigned
 _SIGN, _INFINITY = 0x80000000, 0x7F800000
 LOWER_HALF = np.uint64(0xFFFFFFFF)
 
+run_tasks: Any = None  # each loop nest replaces it
+
+
+def selection(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, bias, row_bias, mask, works,
+              scratch):  # fmt: skip
+    """Select in a share of a product."""
+    operands, top = Operands(a, b, packed, packed_sums, a_zero, b_zero), record_at(works, WORK_CELLS, SELECTION)
+    tile = record_at(scratch, top.tiles_start + part * TILE_CELLS, TILE)
+    out = Out(scratch, top.start + part * top.share_cells, mask, tile, top)
+    run_tasks(part, operands, Terms(a_scale, b_scale, bias, row_bias, out), record_at(works, 0, WORK), scratch)
+
 
 @device
-def load_column_terms(first, count, origin, arrays, work, columns):
-    """Fill scales, bias and mask of `count` columns from `first` on."""
+def load_column_terms(first, count, origin, terms, work, columns):
+    """Fill scales and bias of `count` columns from `first` on."""
     there = min(count, work.N - first)
     step = work.y_bias.column
-    load_scales(Strided(arrays.y_bias, origin.y_bias + first * step, step, there), columns.y_bias)
-    if work.selection.is_scaled:
+    load_scales(Strided(terms.bias, origin.y_bias + first * step, step, there), terms.out.tile.bias)
+    if terms.out.top.is_scaled:
         step = work.b_scale.step
-        load_scales(Strided(arrays.b_scale, origin.b_scale + first * step, step, there), columns.scale)
-    if work.selection.has_mask:
-        copy_bytes(arrays.y_zero, first, columns.allowed, 0, there)
+        load_scales(Strided(terms.b_scale, origin.b_scale + first * step, step, there), columns.scale)
 
 
 @device
-def selected(acc, tile, y, y_bias, work, space):
-    """Add the scores of a tile that may be selected to the candidates of their rows. y: the workspace."""
-    top, columns = work.selection, space.columns
-    cells = top.start + tile.part * top.share_cells + tile.place // work.N * top.row_cells
-    leasts, terms = (
-        Strided(y, cells + LEAST, top.row_cells, tile.rows),
-        Terms(columns.scale, columns.y_bias, tile.column),
-    )
-    found, rows = Found(space.found, space.scores), np.uint32(0)
-    if top.is_scaled:
+def load_row_terms(first, last, height, origin, terms, work, rows):
+    """Fill what the sums of `height` rows from `first` on are multiplied by and what is added; the last is repeated."""
+    load_row_scales(first, last, height, origin, terms, work, rows)
+    if terms.out.top.has_row_bias:
+        for i in range(height):
+            terms.out.tile.row_bias[i] = terms.row_bias[min(first + i, last - 1)]
+
+
+@device
+def selected(acc, tile, out, work, space):
+    """Add the scores of a tile that may be selected to the candidates of their rows."""
+    top, a_scale = out.top, space.rows.a_scale
+    cells = out.first + tile.place // work.N * top.row_cells
+    leasts = Strided(out.lists, cells + LEAST, top.row_cells, tile.rows)
+    columns = Columns(space.columns.scale, out.tile.bias, tile.column)
+    found, rows = Found(out.tile.found, out.tile.scores), np.uint32(0)
+    if top.has_row_bias:
+        if any_affine(acc, a_scale, out.tile.row_bias, columns, leasts, found):
+            rows = which_affine(acc, a_scale, out.tile.row_bias, columns, leasts, found)
+    elif top.is_scaled:
         flip = np.int32(-(_BEYOND * top.is_smallest))
-        if any_floats(acc, space.rows.a_scale, terms, flip, leasts, found):
-            rows = which_floats(acc, space.rows.a_scale, terms, flip, leasts, found)
+        if any_floats(acc, a_scale, columns, flip, leasts, found):
+            rows = which_floats(acc, a_scale, columns, flip, leasts, found)
     else:
         shift, flip = np.int32(top.shift), np.int32(-top.is_smallest)
-        if any_sums(acc, terms, shift, flip, leasts, found):
-            rows = which_sums(acc, terms, shift, flip, leasts, found)
+        if any_sums(acc, columns, shift, flip, leasts, found):
+            rows = which_sums(acc, columns, shift, flip, leasts, found)
     if rows:
-        keep(rows, tile, y, cells, work, space)
+        keep(rows, tile, cells, out, work)
 
 
 @device
-def keep(rows, tile, y, cells, work, space):
+def keep(rows, tile, cells, out, work):
     """Add the scores of a tile that were found to the candidates of their rows, a bit for each."""
-    top, first = work.selection, tile.place % work.N
+    top, lists, first = out.top, out.lists, tile.place % work.N
     there = np.uint32(LOWER_HALF >> np.uint64(NR - tile.columns))
     while rows:
         row = lowest_bit(np.uint64(rows))
         rows &= rows - np.uint32(1)
-        here, bits = cells + row * top.row_cells, space.found[row] & there
+        here, bits = cells + row * top.row_cells, out.tile.found[row] & there
+        line = (tile.place // work.N + row) * top.mask_step
         threshold = np.uint64(0)
         while bits:
             j = lowest_bit(np.uint64(bits))
             bits &= bits - np.uint32(1)
-            key = key_of(space.scores[row, j], first + j, top)
+            key = key_of(out.tile.scores[row, j], first + j, top)
             # 0 until a key is added: `add` compares with the list itself. In a first tile all scores are found, and
             # after k of them few are kept.
-            if key > threshold and not (top.has_mask and space.columns.allowed[tile.column + j] == 0):
-                threshold = add(key, y, here, top)
+            if key > threshold and (top.has_mask == 0 or has_bit(out.mask, line, first + j)):
+                threshold = add(key, lists, here, top)
         if threshold:
-            y[here + LEAST] = least_of(threshold, first + tile.columns - 1, top)
+            lists[here + LEAST] = least_of(threshold, first + tile.columns - 1, top)
 
 
 @inlined
-def add(key, y, cells, top):
+def has_bit(mask, line, column):
+    """Return whether the bit of a column is set, in the bits from mask[line] on."""
+    return (mask[line + (column >> 3)] >> (column & 7)) & 1 != 0
+
+
+@inlined
+def add(key, lists, cells, top):
     """Add a key to the list of a row; return the least key that may be kept from now on."""
     keys = cells + HEADER
     if top.is_sorted:
-        insert_key(y, keys, key, top.capacity)
-        return np.uint64(y[keys + top.k - 1])
-    threshold, count = np.uint64(y[cells + THRESHOLD]), y[cells + COUNT]
+        insert_key(lists, keys, key, top.capacity)
+        return np.uint64(lists[keys + top.k - 1])
+    threshold, count = np.uint64(lists[cells + THRESHOLD]), lists[cells + COUNT]
     if key >= threshold:
-        y[keys + count] = np.int64(key)
+        lists[keys + count] = np.int64(key)
         count += 1
         if count == top.capacity:
-            threshold, count = cut_back(as_words(y, keys, np.uint64), count, top.k)
-        y[cells + THRESHOLD], y[cells + COUNT] = np.int64(threshold), count
+            threshold, count = cut_back(as_words(lists, keys, np.uint64), count, top.k)
+        lists[cells + THRESHOLD], lists[cells + COUNT] = np.int64(threshold), count
     return threshold
 
 
@@ -178,4 +211,4 @@ def least_of(threshold, column, top):
     return rank if rank >= 0 else (min(-rank, np.int64(_INFINITY)) | _SIGN) - 2 * _BEYOND
 
 
-SELECT = Epilogue(load_column_terms, load_row_scales, selected, nothing)  # no row of y is prefetched: none is written
+SELECT = Epilogue(selection, load_column_terms, load_row_terms, selected, nothing)

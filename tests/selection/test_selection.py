@@ -1,4 +1,4 @@
-"""What `select` does beyond matmul_top_k: masks, and sums that are shifted."""
+"""What `select` does beyond matmul_top_k: masks of rows, their bias and least scores, and sums that are shifted."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,9 @@ from samples import assert_same_bits, quantized
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.products.selection import Operands, Order, block_of, capacity_of, fill_value, select
 from dmlcpu.runtime.threads import use_budget
+from dmlcpu.selection.call import Operands, Order, fill_value
+from dmlcpu.selection.plan import block_of, capacity_of, select
 
 
 def found(operands, order):
@@ -18,50 +19,62 @@ def found(operands, order):
     return values, indices
 
 
-def expected(operands, order):
-    """Return the same in NumPy: the scores of allowed columns are ranked."""
-    a, b, a_scale, _, b_scale, _, bias, mask = operands
-    if order.is_scaled:
-        scores = reference.matmul_integer_to_float(a, a_scale, None, b, b_scale, None, bias)
-    else:
-        sums = reference.matmul_integer(a, None, b, None, out_dtype=np.int64) << order.shift
-        scores = (sums + (0 if bias is None else bias)).astype(np.int32)
-    columns = np.arange(scores.shape[-1]) if mask is None else np.flatnonzero(mask)
-    count = min(order.k, columns.size)
-    best = reference.top_k(
-        scores[..., columns], count, largest=order.is_largest, nan="last" if order.nan_last else "greatest"
-    )
-    values = np.full((*scores.shape[:-1], order.k), fill_value(order), scores.dtype)
+def bits(mask):
+    """Return a mask as kernels read it."""
+    return None if mask is None else np.packbits(mask, axis=1, bitorder="little")
+
+
+def scores_of(operands, order):
+    """Return all scores, in NumPy."""
+    a, b, a_scale, _, b_scale, _, bias, _, row_bias, _ = operands
+    sums = reference.matmul_integer(a, None, b, None, out_dtype=np.int64) << order.shift
+    if not order.is_scaled:
+        return (sums + bias).astype(np.int32)
+    sums = sums.astype(np.float32)
+    return sums * (a_scale * b_scale) + bias if row_bias is None else (sums * a_scale + row_bias) * b_scale + bias
+
+
+def expected(operands, order, mask):
+    """Return the same in NumPy: in each row the scores of allowed columns are ranked."""
+    scores = scores_of(operands, order)
+    values = np.full((len(scores), order.k), fill_value(order), scores.dtype)
     indices = np.full(values.shape, -1)
-    values[..., :count], indices[..., :count] = best.values, columns[best.indices] if count else -1
+    for row, own in enumerate(scores):
+        allowed = np.ones(own.size, bool) if mask is None else mask[row % len(mask)].copy()
+        if operands.least is not None:
+            allowed &= own >= operands.least[row]
+        columns = np.flatnonzero(allowed)
+        best = reference.top_k(own[columns], min(order.k, columns.size), largest=order.is_largest)
+        values[row, : best.values.size], indices[row, : best.values.size] = best.values, columns[best.indices]
     return values, indices
 
 
 def random_selection(rng):
-    """Return operands with a mask and a bias, and an order."""
+    """Return operands without a mask, an order, and a mask or None."""
     rows, columns, depth = rng.choice([1, 3, 17, 40]), rng.choice([1, 32, 65, 500]), rng.choice([0, 1, 64, 100])
     a = quantized(rng, (rows, depth), np.dtype(rng.choice(["int8", "uint8"])))
     vectors = quantized(rng, (columns, depth), np.dtype(rng.choice(["int8", "uint8"])))
     is_scaled, shape = bool(rng.integers(2)), (1, columns)
     scales = [rng.normal(size=each).astype(np.float32) if is_scaled else None for each in ((rows, 1), shape)]
     bias = rng.normal(size=shape).astype(np.float32) if is_scaled else rng.integers(-(2**31), 2**31, shape, np.int32)
-    mask = (rng.random(columns) < rng.choice([0, 0.02, 0.5])).astype(np.uint8)
-    has_mask = bool(rng.integers(4))
+    lines = rng.choice([0, 1, rows])
+    mask = rng.random((lines, columns)) < rng.choice([0, 0.02, 0.5]) if lines else None
+    is_affine = is_scaled and bool(rng.integers(2))
+    of_rows = [rng.normal(size=(rows, 1)).astype(np.float32) if is_affine else None for _ in range(2)]
     order = Order(
         int(rng.integers(1, columns + 1)),
         is_scaled,
-        is_largest=bool(rng.integers(2)),
+        is_largest=is_affine or bool(rng.integers(2)),
         shift=0 if is_scaled else int(rng.integers(2)),
-        has_mask=has_mask,
     )
     b = vectors.T if rng.random() < 0.5 else np.ascontiguousarray(vectors.T)
-    return Operands(a, b, scales[0], None, scales[1], None, bias, mask if has_mask else None), order
+    return Operands(a, b, scales[0], None, scales[1], None, bias, bits(mask), *of_rows), order, mask
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_random_selections(seed):
-    operands, order = random_selection(np.random.default_rng(seed))
-    right = expected(operands, order)
+    operands, order, mask = random_selection(np.random.default_rng(seed))
+    right = expected(operands, order, mask)
     with use_budget(1 + seed % 4, grain=1):
         assert_same_bits(found(operands, order), right, f"{order}")
         assert_same_bits(found(operands._replace(b=dmlcpu.pack_b(operands.b)), order), right, f"{order}, packed")
@@ -70,16 +83,16 @@ def test_random_selections(seed):
 @pytest.mark.parametrize(
     ("order", "fill"),
     [
-        (Order(3, False, has_mask=True), -(2**31)),
-        (Order(3, False, is_largest=False, has_mask=True), 2**31 - 1),
-        (Order(3, True, has_mask=True), -np.inf),
-        (Order(3, True, is_largest=False, has_mask=True), np.inf),
+        (Order(3, False), -(2**31)),
+        (Order(3, False, is_largest=False), 2**31 - 1),
+        (Order(3, True), -np.inf),
+        (Order(3, True, is_largest=False), np.inf),
     ],
 )
 def test_what_stands_behind_the_last_column_allowed(order, fill):
     one = np.ones((1, 1), np.float32) if order.is_scaled else None
     a, b = np.ones((1, 2), np.int8), np.arange(10, dtype=np.int8).reshape(2, 5)
-    mask = np.array([0, 0, 1, 0, 0], np.uint8)
+    mask = bits(np.array([[False, False, True, False, False]]))
     values, indices = found(Operands(a, b, one, None, one, None, None, mask), order)
     assert values.tolist() == [[9, fill, fill]]
     assert indices.tolist() == [[2, -1, -1]]

@@ -4,25 +4,29 @@ import numpy as np
 import pytest
 from numba import njit
 
-from dmlcpu.kernels.gemm.candidates import LEAST, MOST_COLUMNS, column_of, cut_back, key_of, least_of, score_of
-from dmlcpu.kernels.gemm.microkernels.selection import KEYS, insert_key
-from dmlcpu.kernels.gemm.work import WORK
-from dmlcpu.products.selection import Order, _selection_fields
-from dmlcpu.runtime.records import record, record_at, record_of
+from dmlcpu.common.forms import Form
+from dmlcpu.kernels.gemm.table import UNPACKED
+from dmlcpu.kernels.selection.candidates import LEAST, MOST_COLUMNS, column_of, cut_back, key_of, least_of, score_of
+from dmlcpu.kernels.selection.comparisons import KEYS, insert_key
+from dmlcpu.kernels.selection.work import SELECTION
+from dmlcpu.runtime.records import record_at, record_of
+from dmlcpu.selection.call import Call, Order
+from dmlcpu.selection.plan import selection_fields
 
-TOPS = record(selection=WORK["selection"])
+BYTE = np.dtype(np.int8)
 INTEGERS = np.array([-(2**31), -(2**31) + 1, -1, 0, 1, 2**31 - 2, 2**31 - 1], np.int32)
 FLOATS = np.array([-np.inf, -3e38, -1.5, -1e-45, -0.0, 0.0, 1e-45, 1.5, 3e38, np.inf, np.nan], np.float32)
 COLUMNS = np.array([0, 1, 31, 2**20, MOST_COLUMNS - 1])
 
 
 def top_of(order):
-    return record_of(TOPS, selection=_selection_fields(order, 1, 10**6, 1, 0))
+    call = Call(Form((1, 1), BYTE), Form((1, 10**6), BYTE), UNPACKED, False, (None,) * 4, None, order, (1,), ())
+    return record_of(SELECTION, **selection_fields(call, 1, 1, 0))
 
 
 @njit
 def keys_of(scores, column, tops, keys, again, columns):
-    top = record_at(tops, 0, TOPS).selection
+    top = record_at(tops, 0, SELECTION)
     for i in range(scores.size):
         keys[i] = key_of(scores[i], column, top)
         again[i], columns[i] = score_of(keys[i], top), column_of(keys[i])
@@ -30,7 +34,7 @@ def keys_of(scores, column, tops, keys, again, columns):
 
 @njit
 def least(threshold, column, tops):
-    return least_of(threshold, column, record_at(tops, 0, TOPS).selection)
+    return least_of(threshold, column, record_at(tops, 0, SELECTION))
 
 
 @njit
@@ -97,7 +101,7 @@ def test_every_score_whose_key_reaches_a_threshold_reaches_the_least(is_scaled, 
 def test_the_least_before_there_are_k_candidates():
     for order in (Order(3, False), Order(3, True)):
         top = top_of(order)
-        assert least(np.uint64(0), 5, top) == top.view(TOPS)["selection"]["lowest"][0]
+        assert least(np.uint64(0), 5, top) == top.view(SELECTION)["lowest"][0]
     assert LEAST == 0
 
 

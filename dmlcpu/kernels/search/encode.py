@@ -1,0 +1,190 @@
+"""Rows of floats become codes of one byte a number, and what bounds their error.
+
+A row x is centred (x - m, cosines: x / |x| - m), multiplied by a power of two, and rotated: w = R (x - m). R is
+orthogonal, so products and distances stay; it spreads what one dimension has over many, so that one scale suits a whole
+row, whatever the data. R changes signs and is a Walsh-Hadamard matrix for each power of two that the depth is made of.
+Then code = round(w / scale). The scale is so great that the length of the codes hardly differs from row to row.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+
+from dmlcpu.kernels.gemm.microkernels.vectors import constant, vector
+from dmlcpu.kernels.search.best import COSINE, DISTANCE
+from dmlcpu.kernels.search.float_sums import (
+    LANES,
+    ROUNDED_PRODUCTS,
+    as_doubles,
+    greatest,
+    make_tile_sums,
+    sum_of_lanes,
+)
+from dmlcpu.kernels.search.rotation import rotate
+from dmlcpu.kernels.walk import share
+from dmlcpu.runtime.intrinsics import as_words, emitted, splat
+from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.records import LINE_CELLS, record, record_at
+
+ENCODE = record(
+    rows=np.int64,
+    depth=np.int64,
+    metric=np.int64,
+    factor=np.float64,
+    share_cells=np.int64,  # of a part's workspace
+)
+# Of a row: the length of w, of w / scale - codes, and of the codes; the term that does not depend on the query, m (x -
+# m) or |x - m|**2; and for cosines the sum of the squares of x.
+LENGTH, RESIDUAL, CODE_LENGTH, TERM, SQUARE = range(5)
+FACTS = 5
+GREATEST = 2.0**500  # in absolute value: sums of squares of differences are finite float64
+LOOKED_AT = 2.0**990  # rows whose squares sum up to more may have greater numbers, or NaN
+LEAST_SQUARE = 2.0**-900
+FAR = np.float32(2.0**40)  # longer rows have no codes: float32 would not hold their products
+LEAST_SCALE = np.float32(2.0**-90)  # far above what float32 loses in the rotation, 2**-136 at most
+MOST_CODE = np.float32(127)
+TARGET = 40.0  # times the root of the depth: the length of codes that normal numbers have
+ROUND = 12582912.0  # 1.5 * 2**23: adding it to a float32, and subtracting it again, rounds half to even
+
+sum_products = make_tile_sums(1, 1, ROUNDED_PRODUCTS)
+
+
+def _in_lines(builder: Any, depth: Any, lanes: int, emit: Any) -> None:
+    """Emit emit(first, count) for each `lanes` numbers, then for each number that remains; 1: numbers, not vectors."""
+    whole = builder.udiv(depth, depth.type(lanes))
+    with cgutils.for_range(builder, whole) as loop:
+        emit(builder.mul(loop.index, depth.type(lanes)), lanes)
+    done = builder.mul(whole, depth.type(lanes))
+    with cgutils.for_range(builder, builder.sub(depth, done)) as loop:
+        emit(builder.add(done, loop.index), 1)
+
+
+def _add_to(builder: Any, places: tuple[Any, Any], value: Any) -> None:
+    """Emit the addition of a vector, or of one lane, to the sums of its kind."""
+    place = places[1] if value.type.count == 1 else places[0]
+    builder.store(builder.fadd(builder.load(place), value), place)
+
+
+def _sums(builder: Any, element: Any, lanes: int) -> tuple[Any, Any]:
+    """Emit sums of vectors, and of single lanes."""
+    one, other = (constant(vector(element, count), 0.0) for count in (lanes, 1))
+    return cgutils.alloca_once_value(builder, one), cgutils.alloca_once_value(builder, other)
+
+
+def _total(builder: Any, places: tuple[Any, Any]) -> Any:
+    rest = builder.extract_element(builder.load(places[1]), ir.IntType(32)(0))
+    return builder.fadd(sum_of_lanes(builder, builder.load(places[0])), rest)
+
+
+@emitted
+def centre_row(builder, x, centre, signs, depth, scaled: types.float64, factor: types.float64, w, sums):
+    """Write signs * float32(difference * factor), where difference = x * scaled - centre.
+
+    To sums go those of squares of the differences, and of their products with centre.
+    """
+    double = ir.DoubleType()
+    squares, products = _sums(builder, double, LANES), _sums(builder, double, LANES)
+
+    def emit(at: Any, lanes: int) -> None:
+        scale, multiplier = splat(builder, scaled, lanes), splat(builder, factor, lanes)
+        own = centre.load(at, lanes)
+        difference = builder.fsub(builder.fmul(as_doubles(builder, x.load(at, lanes)), scale), own)
+        _add_to(builder, squares, builder.fmul(difference, difference))
+        _add_to(builder, products, builder.fmul(difference, own))
+        single = builder.fptrunc(builder.fmul(difference, multiplier), vector(ir.FloatType(), lanes))
+        w.store(builder.fmul(single, signs.load(at, lanes)), at)
+
+    _in_lines(builder, depth, LANES, emit)
+    for place, totals in enumerate((squares, products)):
+        builder.store(_total(builder, totals), sums.at(depth.type(place)))
+
+
+@emitted
+def round_codes(builder, w, depth, scale: types.float32, codes, sums):
+    """Write codes = round(w / scale); to sums those of squares of what is lost, in units of the scale, and of codes."""
+    single, lines = ir.FloatType(), 2 * LANES
+    lost, kept = _sums(builder, single, lines), _sums(builder, single, lines)
+    inverse = builder.fdiv(single(1.0), scale)
+
+    def emit(at: Any, lanes: int) -> None:
+        kind = vector(single, lanes)
+        exact = builder.fmul(w.load(at, lanes), splat(builder, inverse, lanes))
+        rounded = builder.fsub(builder.fadd(exact, constant(kind, ROUND)), constant(kind, ROUND))
+        error = builder.fsub(exact, rounded)
+        _add_to(builder, lost, builder.fmul(error, error))
+        _add_to(builder, kept, builder.fmul(rounded, rounded))
+        integers = builder.fptosi(rounded, vector(ir.IntType(32), lanes))
+        codes.store(builder.trunc(integers, vector(ir.IntType(8), lanes)), at)
+
+    _in_lines(builder, depth, lines, emit)
+    for place, totals in enumerate((lost, kept)):
+        builder.store(builder.fpext(_total(builder, totals), ir.DoubleType()), sums.at(depth.type(place)))
+
+
+@device
+def without_codes(target):
+    """Write no codes; return the scale that says so."""
+    for i in range(target.size):
+        target[i] = 0
+    return np.float32(0)
+
+
+@device
+def encode_row(line, centre, signs, w, target, numbers, sums, fact, work):
+    """Encode a row; return its scale, 0 if it has no codes, or -1 if it has a number that is refused.
+
+    Rows that are too far away have none, nor have rows whose cosines lose digits as their squares are subnormal.
+    """
+    depth, scaled = work.depth, 1.0
+    for i in range(FACTS):
+        fact[i] = 0
+    if work.metric == COSINE:
+        sum_products(line, 0, line, numbers, 0, depth, sums)
+        fact[SQUARE] = sums[0]
+        if not sums[0] < LOOKED_AT and not greatest(line, 0, depth) <= GREATEST:
+            return np.float32(-1)
+        if sums[0] < LEAST_SQUARE and greatest(line, 0, depth) > 0:
+            return without_codes(target)
+        scaled = 1 / math.sqrt(sums[0]) if sums[0] > 0 else 0.0
+    centre_row(line, centre, signs, depth, scaled, work.factor, w, sums)
+    if not sums[0] < LOOKED_AT and not greatest(line, 0, depth) <= GREATEST:
+        return np.float32(-1)
+    fact[TERM] = sums[0] if work.metric == DISTANCE else sums[1]
+    fact[LENGTH] = math.sqrt(sums[0]) * work.factor
+    if not fact[LENGTH] < FAR:
+        return without_codes(target)
+    rotate(w)
+    least = np.float32(fact[LENGTH] / (TARGET * math.sqrt(depth)))
+    scale = max(np.float32(greatest(w, 0, depth)) / MOST_CODE, least, LEAST_SCALE)
+    round_codes(w, depth, scale, target, sums)
+    fact[RESIDUAL], fact[CODE_LENGTH] = math.sqrt(sums[0]), math.sqrt(sums[1])
+    return scale
+
+
+@kernel
+def encode(part, parts, x, centre, signs, codes, scales, facts, bad, works, scratch):
+    """Encode a share of the rows.
+
+    x: floats, codes: int8 (rows, depth); centre: float64, signs: float32 (depth,), the signs of the rotation times its
+    scale; scales: float32 (rows,), 0 of a row without codes; facts: float64 (rows, FACTS); bad: of each part the
+    first row with NaN, infinity or a number beyond GREATEST, else -1. All are flat.
+    """
+    work = record_at(works, 0, ENCODE)
+    depth, own = work.depth, part * work.share_cells
+    first, last = share(part, parts, work.rows)
+    bad[part * LINE_CELLS] = -1
+    numbers, sums = as_words(scratch, own, np.int64), as_words(scratch, own + 1, np.float64)
+    w = as_words(scratch, own + LINE_CELLS, np.float32)[:depth]
+    numbers[0] = 0
+    for row in range(first, last):
+        at = row * depth
+        fact = facts[row * FACTS : (row + 1) * FACTS]
+        scale = encode_row(x[at : at + depth], centre, signs, w, codes[at : at + depth], numbers, sums, fact, work)
+        if scale < 0:
+            bad[part * LINE_CELLS] = row
+            return
+        scales[row] = scale

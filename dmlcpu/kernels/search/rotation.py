@@ -1,0 +1,84 @@
+"""The Walsh-Hadamard matrix of a power of two, multiplied in place: sums and differences of halves, stage by stage."""
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from dmlcpu.kernels.gemm.microkernels.vectors import shuffle, vector
+from dmlcpu.runtime.intrinsics import emitted
+from dmlcpu.runtime.jit import device
+
+LANES = 16
+
+
+def _butterfly(builder: Any, one: Any, other: Any) -> tuple[Any, Any]:
+    return builder.fadd(one, other), builder.fsub(one, other)
+
+
+@emitted
+def mix_lines(builder, w, first, lines):
+    """Do the stages within each LANES numbers of `lines` times as many, from w[first] on."""
+    flags = vector(ir.IntType(1), LANES)
+    with cgutils.for_range(builder, lines) as loop:
+        at = builder.add(first, builder.mul(loop.index, loop.index.type(LANES)))
+        value = w.load(at, LANES)
+        half = 1
+        while half < LANES:
+            others = shuffle(builder, value, value, [lane ^ half for lane in range(LANES)])
+            is_second = ir.Constant(flags, [ir.IntType(1)(bool(lane & half)) for lane in range(LANES)])
+            value = builder.select(is_second, builder.fsub(others, value), builder.fadd(value, others))
+            half *= 2
+        w.store(value, at)
+
+
+@emitted
+def mix_halves(builder, w, first, half):
+    """Do the stage of halves: w[first : first + half] and as many behind them, whole LANES."""
+    with cgutils.for_range(builder, builder.udiv(half, half.type(LANES))) as loop:
+        at = builder.add(first, builder.mul(loop.index, loop.index.type(LANES)))
+        places = at, builder.add(at, half)
+        for value, place in zip(_butterfly(builder, *[w.load(each, LANES) for each in places]), places, strict=True):
+            w.store(value, place)
+
+
+@emitted
+def mix_quarters(builder, w, first, quarter):
+    """Do two stages in one pass: those of halves of `quarter` numbers, and of twice as many."""
+    with cgutils.for_range(builder, builder.udiv(quarter, quarter.type(LANES))) as loop:
+        at = builder.add(first, builder.mul(loop.index, loop.index.type(LANES)))
+        places = [builder.add(at, builder.mul(quarter, quarter.type(i))) for i in range(4)]
+        a, b, c, d = [w.load(place, LANES) for place in places]
+        (a, b), (c, d) = _butterfly(builder, a, b), _butterfly(builder, c, d)
+        (a, c), (b, d) = _butterfly(builder, a, c), _butterfly(builder, b, d)
+        for value, place in zip((a, b, c, d), places, strict=True):
+            w.store(value, place)
+
+
+@device
+def rotate(w):
+    """Multiply by the matrix of each power of two that the size is made of, the greatest first."""
+    first = 0
+    while first < w.size:
+        n = 1
+        while 2 * n <= w.size - first:
+            n *= 2
+        half = 1
+        if n >= LANES:
+            mix_lines(w, first, n // LANES)
+            half = LANES
+        while LANES <= half < n:
+            if 4 * half <= n:
+                for block in range(first, first + n, 4 * half):
+                    mix_quarters(w, block, half)
+                half *= 4
+            else:
+                mix_halves(w, first, half)
+                half *= 2
+        while half < n:  # of fewer than LANES
+            for block in range(first, first + n, 2 * half):
+                for i in range(block, block + half):
+                    one, other = w[i], w[i + half]
+                    w[i], w[i + half] = one + other, one - other
+            half *= 2
+        first += n

@@ -1,0 +1,300 @@
+"""`Int8Index`: exact search among vectors of bytes."""
+
+import functools
+import os
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dmlcpu.annotations import Array, Metric
+from dmlcpu.errors import BindingError, DmlError
+from dmlcpu.search import ranking
+from dmlcpu.search.arguments import (
+    as_additions,
+    as_count,
+    as_float_vectors,
+    as_new_ids,
+    check_ids_alike,
+    in_parts,
+)
+from dmlcpu.search.index import Index
+from dmlcpu.search.quantizer import as_float32, encode
+from dmlcpu.search.spaces import Space, as_vectors, space_of
+from dmlcpu.search.vectors import Stored, stored_of
+
+NAME = "Int8Index"
+_SAMPLE, _QUERIES, _NEAREST = 1024, 32, 10  # vectors, and of these queries, that tell what bytes lose
+_FOUND = 0.9  # of the nearest: if fewer are found, building an index warns
+_RESCORED = 1 << 18  # that are rescored at a time
+
+
+class Int8Index(Index):
+    """Vectors of bytes, and exact search for those nearest to queries.
+
+    Vectors of int8 or uint8 are searched as they are. Vectors of floats are quantized, each by itself: its greatest
+    absolute value becomes 127. A search reads all vectors once, and never writes the scores.
+
+    Parameters
+    ----------
+    vectors : array_like, shape (N, D)
+        int8, uint8, or float32, float16, bfloat16 or float64 to be quantized; D at most 16,384. An array of bytes in C
+        order is used as it is, without a copy, a memory-mapped one too.
+    metric : {"ip", "l2", "cosine"}, default "ip"
+        The inner product, the squared distance, or the cosine.
+    ids : array_like of int, shape (N,), optional
+        Numbers of at least 0, all different, to return instead of positions.
+    ranges : array_like of float, shape (2, D), optional
+        The least and the greatest value of each dimension, if the bytes are those of sentence-transformers'
+        ``quantize_embeddings``: byte b of uint8 stands for ``least + (b + 0.5) * (greatest - least) / 255``.
+    floats : True, array_like of float, shape (N, D), or path, optional
+        The vectors before they were quantized, to rescore with: True keeps those given as `vectors`; a path is that of
+        a .npy file, which is memory-mapped. Arrays are kept without a copy: do not change them.
+
+    Attributes
+    ----------
+    d : int
+        The number of dimensions.
+    ntotal : int
+        The number of vectors.
+    metric : str
+        As given.
+
+    Raises
+    ------
+    DmlError
+        If an argument does not fit: a type, a shape, a number that is not finite or beyond 1e16, an id twice.
+
+    See Also
+    --------
+    dmlcpu.search.knn : The same in one call.
+
+    Notes
+    -----
+    The methods have the names of FAISS's ``IndexFlat`` and ``IndexIDMap``. Searches may run in several threads while
+    another thread adds or removes vectors: each sees all of a change or nothing of it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dmlcpu.search import Int8Index
+    >>> index = Int8Index(np.array([[1, 2], [3, 4], [-5, 6]], np.int8))
+    >>> scores, indices = index.search(np.array([[1, 1]], np.int8), 2)
+    >>> scores
+    array([[7., 3.]])
+    >>> indices
+    array([[1, 0]])
+    """
+
+    name = NAME
+
+    def __init__(
+        self,
+        vectors: "ArrayLike",
+        metric: "Metric" = "ip",
+        ids: "ArrayLike | None" = None,
+        ranges: "ArrayLike | None" = None,
+        floats: "bool | ArrayLike | str | os.PathLike[str] | None" = None,
+    ) -> None:
+        given = as_vectors(NAME, "vectors", vectors)
+        space = space_of(NAME, metric, given, ranges)
+        if floats is True and given.dtype.itemsize == 1:
+            raise BindingError(NAME, "floats", "True with vectors of bytes", "the vectors as floats, or None")
+        stored = stored_of(NAME, given, space, keeps=floats is True)
+        if floats is not None and floats is not True and floats is not False:
+            stored = replace(stored, floats=as_float_vectors(NAME, floats, stored.vectors.shape))
+        if ids is not None:
+            stored = replace(stored, ids=as_new_ids(NAME, ids, len(stored), None))
+        self._set_up(space, stored)
+        if stored.scales is not None and (share := found_share(space, given, stored)) < _FOUND:
+            warnings.warn(
+                f"Int8Index: bytes find {share:.0%} of the {_NEAREST} nearest of a sample of these vectors; "
+                "FloatIndex finds all",
+                stacklevel=2,
+            )
+
+    def __repr__(self) -> str:
+        stored = self.stored
+        extra = "".join(f", {name}" for name in ("ids", "floats") if getattr(stored, name) is not None)
+        return f"Int8Index({len(stored)} x {self.d} {stored.vectors.dtype}, metric={self.metric!r}{extra})"
+
+    @property
+    def has_floats(self) -> bool:
+        """Whether it has the vectors as floats, so that it can rescore."""
+        return self.stored.floats is not None
+
+    def search(
+        self,
+        queries: "ArrayLike",
+        k: int,
+        *,
+        mask: "ArrayLike | None" = None,
+        allowlist: Any = None,
+        exclude: Any = None,
+        rescore: int | None = None,
+    ) -> "tuple[Array, Array]":
+        """Return the k best vectors of each query, the best first; of equal ones, the lower position first.
+
+        What a query finds depends on its own arguments alone: not on other queries, threads or processor.
+
+        Parameters
+        ----------
+        queries : array_like, shape (M, D) or (D,)
+            int8, uint8, or floats, which are quantized, each query by itself. If the index has `ranges`, bytes are
+            taken for affine ones, too.
+        k : int
+            How many; it may be more than there are.
+        mask, allowlist, exclude
+            What may be found, as of `FloatIndex.search`.
+        rescore : int, optional
+            The k * rescore best vectors are scored again by the vectors as floats, and the k best of these returned,
+            with these scores. The index must have been given `floats`.
+
+        Returns
+        -------
+        scores : ndarray, shape (M, k) or (k,)
+            float64 with exact integers for bytes by bytes with "ip" and "l2", else float32. "ip" and "cosine": the
+            largest come first. "l2" is the squared distance: the smallest come first. The score where nothing was found
+            is the worst: -inf, and for "l2" inf.
+        indices : ndarray of int64, of the same shape
+            Ids, or without ids positions; -1 where nothing was found.
+
+        Raises
+        ------
+        DmlError
+            If an argument does not fit.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dmlcpu.search import Int8Index
+        >>> index = Int8Index([[0.5, 0.0], [0.0, 2.0], [0.5, 0.5]], metric="cosine", ids=[10, 20, 30])
+        >>> index.search([0.0, 1.0], 2, allowlist=[10, 30])
+        (array([0.70710677, 0.        ], dtype=float32), array([30, 10]))
+        """
+        stored, operator = self.stored, f"{NAME}.search"
+        given = self._as_queries(operator, queries)
+        k = as_count(operator, "k", k)
+        multiple = None if rescore is None else as_count(operator, "rescore", rescore, least=1)
+        if multiple is not None and stored.floats is None:
+            raise DmlError(operator, "rescore", str(rescore), "None: the index was not given `floats`")
+        search = functools.partial(self._searched, operator, stored, k, multiple)
+        scores, found = in_parts(search, operator, stored, given, mask=mask, allowlist=allowlist, exclude=exclude)
+        return (scores[0], found[0]) if np.ndim(queries) == 1 else (scores, found)
+
+    def _searched(
+        self, operator: str, stored: Stored, k: int, rescore: int | None, queries: Array, allowed: Array | None
+    ) -> tuple[Array, ...]:
+        """Return scores and indices. allowed: bits."""
+        if rescore is None:
+            encoded = encode(operator, queries, self.space, stored.vectors.dtype)
+            scores, found = ranking.search(self.space, stored, encoded, k, allowed)
+        else:
+            scores, found = self._rescored(operator, stored, queries, k, allowed, rescore)
+        return scores, found if stored.ids is None else ranking.names_of(stored.ids, found)
+
+    def _rescored(
+        self, operator: str, stored: Stored, queries: Array, k: int, allowed: Array | None, rescore: int
+    ) -> tuple[Array, Array]:
+        assert stored.floats is not None
+        affine = self.space.ranges is not None and queries.dtype.itemsize == 1
+        most = min(k * rescore, max(k, len(stored)))
+        scores, found = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+        for start in range(0, len(queries), step := max(1, _RESCORED // max(1, most))):
+            part = slice(start, start + step)
+            block = queries[part]
+            exact = self.space.decoded(block) if affine else as_float32(block)
+            encoded = encode(operator, block, self.space, stored.vectors.dtype)
+            own = allowed if allowed is None or len(allowed) == 1 else allowed[part]
+            _, candidates = ranking.search(self.space, stored, encoded, most, own)
+            scores[part], found[part] = ranking.rescored(self.space, stored.floats, exact, candidates, k)
+        return scores, found
+
+    def add(self, vectors: "ArrayLike", *, floats: "ArrayLike | None" = None) -> None:
+        """Add vectors after the others.
+
+        Parameters
+        ----------
+        vectors : array_like, shape (n, D)
+            Of the type of the index: bytes of the same type, or floats if it was given floats.
+        floats : array_like of float, shape (n, D), optional
+            Needed if the index has `floats` as well as vectors of bytes.
+
+        Raises
+        ------
+        DmlError
+            If they do not fit, or the index has ids. Nothing has been added then.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dmlcpu.search import Int8Index
+        >>> index = Int8Index(np.array([[1, 2]], np.uint8))
+        >>> index.add(np.array([[3, 4], [5, 6]], np.uint8))
+        >>> index.ntotal
+        3
+        """
+        self._add(f"{NAME}.add", vectors, None, floats)
+
+    def add_with_ids(self, vectors: "ArrayLike", ids: "ArrayLike", *, floats: "ArrayLike | None" = None) -> None:
+        """Add vectors with ids to an index that has ids, or is empty. See `add`.
+
+        Parameters
+        ----------
+        vectors, floats
+            As for `add`.
+        ids : array_like of int, shape (n,)
+            Numbers of at least 0 that the index does not have.
+
+        Raises
+        ------
+        DmlError
+            If they do not fit. Nothing has been added then.
+        """
+        self._add(f"{NAME}.add_with_ids", vectors, ids, floats)
+
+    def _as_queries(self, operator: str, queries: Any) -> Array:
+        return as_vectors(operator, "queries", queries, self.d)
+
+    def _merging(self, operator: str, other: Index, ids: Any) -> tuple[Stored, Stored]:
+        before, later = self.stored, other.stored
+        check_ids_alike(operator, before, ids)
+        numbers = None if ids is None else as_new_ids(operator, ids, len(later), before)
+        there = before.ids if ids is None or before.ids is not None else np.empty(0, np.int64)
+        before, later = replace(before, ids=there), replace(later, ids=numbers)
+        kinds = [[(name, array.dtype) for name, array in each.arrays().items()] for each in (before, later)]
+        if kinds[0] != kinds[1] or not np.array_equal(self.space.ranges, other.space.ranges):
+            raise BindingError(operator, "other", repr(other), f"an index of vectors of the same kind as {self!r}")
+        return before, later
+
+    def _additions(self, operator: str, vectors: Any, ids: Any, floats: Any) -> tuple[Stored, Stored]:
+        return as_additions(operator, self.space, self.stored, vectors, ids, floats)
+
+
+def found_share(space: Space, floats: Array, stored: Stored) -> float:
+    """Return which part of the nearest of some vectors bytes find, among a sample of the vectors."""
+    if len(floats) < _SAMPLE:
+        return 1.0
+    places = np.linspace(0, len(floats) - 1, _SAMPLE).astype(np.int64)
+    assert stored.scales is not None
+    coded = stored.scales[places, None].astype(np.float64) * stored.vectors[places]
+    with np.errstate(all="ignore"):  # of numbers beyond what is quantized
+        nearest, found = (_nearest(space, each) for each in (floats[places].astype(np.float64), coded))
+    return float(np.mean([len(np.intersect1d(*each)) for each in zip(nearest, found, strict=True)])) / _NEAREST
+
+
+def _nearest(space: Space, vectors: Array) -> Array:
+    """Return the nearest vectors of every so many, each once if some are equal."""
+    products = vectors[:: len(vectors) // _QUERIES] @ vectors.T
+    squares = np.square(vectors).sum(axis=1)
+    if space.metric == "l2":
+        products = 2 * products - squares
+    elif space.metric == "cosine":
+        products /= np.sqrt(np.where(squares > 0, squares, 1))
+    order: Array = np.argsort(-products, axis=1, kind="stable")[:, :_NEAREST]
+    return order
+
+
+Int8Index.__module__ = "dmlcpu.search"  # pickles name the class by its public path

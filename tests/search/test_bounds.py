@@ -1,0 +1,172 @@
+"""The bounds by which codes select are true: in exact arithmetic, for rows that are hard for float32 and float64."""
+
+import itertools
+
+import numpy as np
+import pytest
+from random_searches import FLOATS, KINDS, as_type, hostile
+
+from dmlcpu.reference.searches import _exact_scores
+from dmlcpu.search import exact
+from dmlcpu.search.codes import frame_of, stored_floats, terms_of
+from dmlcpu.search.vectors import storable
+
+METRICS = ("ip", "l2", "cosine")
+UNIT = 1 << 1074  # every float64 is a whole number of units
+
+
+def whole(x):
+    """Return floats as whole numbers of units, in lists."""
+    mantissas, exponents = np.frexp(np.asarray(x).astype(np.float64))
+    bits = (mantissas * 2.0**53).astype(np.int64)
+    shifts = exponents + (1074 - 53)
+    return [
+        [one << shift if shift >= 0 else one >> -shift for one, shift in zip(*row, strict=True)]
+        for row in zip(bits.tolist(), shifts.tolist(), strict=True)
+    ]
+
+
+def reaches(bound, query, vector, metric):
+    """Return whether a float is at least the exact rank of two rows of whole numbers."""
+    if np.isinf(bound):
+        return bound > 0
+    (limit,) = whole([[bound]])[0]
+    if metric == "l2":
+        return limit * UNIT >= -sum((a - b) ** 2 for a, b in zip(query, vector, strict=True))
+    product = sum(a * b for a, b in zip(query, vector, strict=True))
+    if metric == "ip":
+        return limit * UNIT >= product
+    squares = sum(a * a for a in query) * sum(b * b for b in vector)
+    if not squares:
+        return limit >= 0
+    one, other = limit * limit * squares, product * product * UNIT * UNIT  # the squares of both
+    signed = (one if limit > 0 else -one), (other if product > 0 else -other)
+    return signed[0] >= signed[1]
+
+
+def bounds_of(queries, vectors, metric, centre=None):
+    """Return which queries are near, the scores that the selection computes, and the bounds of ranks (M, N)."""
+    frame = frame_of(metric, vectors)
+    if centre is not None:  # any is correct
+        frame = frame._replace(centre=np.full(frame.depth, np.float32(centre), np.float64))
+    stored = stored_floats("x", storable(vectors), frame)
+    terms = terms_of("x", storable(queries), stored.frame, stored.limits)
+    near, count = np.flatnonzero(terms.is_near), len(vectors)
+    values, places = exact._candidates(stored, terms, near, count, None, np.full(len(near), -np.inf, np.float32))
+    assert (np.sort(places, axis=1) == np.arange(count)).all()
+    scores = np.empty_like(values)
+    np.put_along_axis(scores, places, values, axis=1)
+    affine = terms.affine[near]
+    bounds = affine[:, :1] * scores + affine[:, 1:]
+    if metric == "l2":
+        bounds = np.minimum(bounds, 0) * (1 - 2.0**-36)  # as the kernel that refines does
+    return near, scores, bounds, affine
+
+
+def assert_true(queries, vectors, metric, every=1, centre=None):
+    """Check that no rank of a vector is above its bound: neither the exact one (of some) nor the one computed."""
+    near, scores, bounds, affine = bounds_of(queries, vectors, metric, centre)
+    assert not np.isnan(bounds).any()
+    q, v = whole(queries), whole(vectors)
+    wide = vectors.astype(np.float64)
+    for row, query in enumerate(near):
+        ranks = _exact_scores(queries[query].astype(np.float64), wide, metric) * (-1 if metric == "l2" else 1)
+        above = np.flatnonzero(ranks > bounds[row])
+        assert not above.size, (metric, int(query), above[:5], ranks[above[:5]], bounds[row, above[:5]])
+        least = exact._scores_of(ranks, np.repeat(affine[row : row + 1], len(ranks), axis=0))
+        assert (least <= scores[row]).all(), (metric, int(query), np.flatnonzero(least > scores[row])[:5])
+        if is_exact(metric, queries[query], wide):
+            wrong = [j for j in range(0, len(v), every) if not reaches(bounds[row, j], q[query], v[j], metric)]
+            assert not wrong, (metric, int(query), wrong[:5], bounds[row, wrong[:5]], ranks[wrong[:5]])
+    return len(near)
+
+
+def is_exact(metric, query, vectors):
+    """Return whether exact cosines are those meant: not of rows whose squares are 0, or have few digits."""
+    rows = np.vstack([query.astype(np.float64), vectors])
+    squares = np.square(rows).sum(axis=1)
+    return metric != "cosine" or bool(((squares > 1e-290) | (rows == 0).all(axis=1)).all())
+
+
+def rows_of(seed, kind, dtype, depth, count=60):
+    """Return queries and vectors of a kind."""
+    rng = np.random.default_rng(seed)
+    x = hostile(rng, count, depth, kind)
+    near = x[rng.integers(0, count, 4)]
+    near[2:] *= 1 + 1e-3 * rng.standard_normal((2, depth))
+    other = hostile(rng, 2, depth, str(rng.choice(KINDS)))
+    q = np.concatenate([near, -near[:1], other, near[:2] * rng.choice([1e-20, 1e-4, 1e4])])
+    return as_type(q, dtype), as_type(x, dtype)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_rank_is_above_its_bound(kind, metric):
+    checked = 0
+    for seed, (dtype, depth) in enumerate(itertools.product(FLOATS, (1, 2, 7, 16, 40))):
+        checked += assert_true(*rows_of(seed, kind, dtype, depth), metric, every=7)
+    assert checked > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_rank_of_many_is_above_its_bound(kind, metric):
+    depths = 3, 5, 8, 33, 130, 1000
+    for seed in range(100, 140):
+        dtype, depth = FLOATS[seed % 4], depths[seed % 6]
+        assert_true(*rows_of(seed, kind, dtype, depth), metric, every=30 if depth < 100 else 10**9)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("exponent", [-323, -308, -200, -165, -163, -162, -161, -160, -158, -156, -154, -150, 100, 148])
+def test_where_squares_are_subnormal_or_nearly_infinite(metric, exponent):
+    rng, checked = np.random.default_rng(0), 0
+    for depth in (1, 2, 8, 40):
+        vectors = rng.standard_normal((60, depth)) * 10.0**exponent
+        queries = np.vstack([vectors[:4], -vectors[:2], rng.standard_normal((3, depth)) * 10.0**exponent])
+        checked += assert_true(queries, vectors, metric, every=10)
+        checked += assert_true(rng.standard_normal((3, depth)), vectors, metric, every=10)
+    assert checked or metric == "cosine"
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("exponent", [-60, -100, -116, -120, -124, -140])
+def test_tiny_queries_that_are_not_centred(metric, exponent):
+    """Products with rows near the centre underflow in float32, and no term of the vectors hides that."""
+    centre, checked = 2.0**exponent, 0
+    for seed, depth in enumerate((1, 2, 8, 40)):
+        rng = np.random.default_rng(seed)
+        for spread in (-24, -30, -60):
+            vectors = np.vstack([-np.ones((1, depth)), 2.0**spread * rng.standard_normal((59, depth))]) + centre
+            queries = 2.0 ** np.array([[-110.0], [-120], [-126], [-130], [-149]]) * np.abs(rng.standard_normal(depth))
+            for dtype in (np.float32, np.float64):
+                checked += assert_true(queries.astype(dtype), vectors.astype(dtype), metric, every=5, centre=centre)
+    assert checked > 100
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("centre", [0, 1, -1e3, 1e10, 1e30, 1e-30])
+def test_any_centre_is_correct(metric, centre):
+    for seed, kind in enumerate(KINDS):
+        for depth in (1, 8, 40):
+            assert_true(*rows_of(seed, kind, FLOATS[seed % 4], depth), metric, every=20, centre=centre)
+
+
+def test_the_check_of_bounds_finds_those_that_are_too_low():
+    """Without the terms that make them bounds, the same numbers are refused."""
+    rows = rows_of(0, "normal", np.dtype(np.float32), 16)
+    q, v = whole(rows[0]), whole(rows[1])
+    for metric in METRICS:
+        near, _, bounds, _ = bounds_of(*rows, metric)
+        ranks = _exact_scores(rows[0][near[0]].astype(np.float64), rows[1].astype(np.float64), metric)
+        ranks *= -1 if metric == "l2" else 1
+        apart = (bounds[0] - ranks).max()
+        assert (bounds[0] >= ranks).all()
+        assert all(reaches(bound, q[near[0]], row, metric) for bound, row in zip(bounds[0], v, strict=True))
+        assert not any(
+            reaches(bound, q[near[0]], row, metric) for bound, row in zip(bounds[0] - 2 * apart, v, strict=True)
+        )
+        for rank, row in zip(ranks[:20], v, strict=False):
+            assert reaches(rank + 1e-9, q[near[0]], row, metric)
+            assert not reaches(rank - 1e-9, q[near[0]], row, metric)

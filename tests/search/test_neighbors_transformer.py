@@ -1,0 +1,79 @@
+"""`NeighborsTransformer` finds what scikit-learn finds, whatever the samples, and distances keep their digits."""
+
+import numpy as np
+import pytest
+
+sklearn_neighbors = pytest.importorskip("sklearn.neighbors")
+
+RNG = np.random.default_rng(0)
+CORPUS, QUERIES = RNG.standard_normal((400, 24)), RNG.standard_normal((9, 24))
+
+
+@pytest.fixture
+def transformer():
+    from dmlcpu.search import NeighborsTransformer
+
+    return NeighborsTransformer
+
+
+def spoiled():
+    """Yield samples of which a few are far, so that bytes of the others would say little."""
+    rng = np.random.default_rng(0)
+    for count, share in ((1500, 0.05), (200, 0.05)):
+        x = rng.standard_normal((count, 20))
+        x[rng.random(count) < share, -1] = -9999  # a code for what is missing
+        yield x
+    x = rng.standard_normal((1500, 50))
+    x[0] *= 1e6
+    yield x
+    x = rng.standard_normal((1500, 20))
+    x[:, -1] = 1000 * rng.integers(0, 2, 1500)
+    yield x
+    yield CORPUS.astype(float) + 1e6
+
+
+@pytest.mark.parametrize("x", [*spoiled()], ids=["missing", "few", "one far", "two groups", "far from the origin"])
+def test_neighbours_are_those_of_scikit_learn(transformer, x):
+    """By its trees, as its brute force loses digits of samples far from the origin."""
+    theirs = sklearn_neighbors.NearestNeighbors(n_neighbors=10, algorithm="kd_tree").fit(x)
+    distances, indices = transformer(n_neighbors=10).fit(x).kneighbors()
+    expected, places = theirs.kneighbors()
+    assert np.allclose(distances, expected, rtol=1e-9, atol=1e-9)
+    assert (indices == places).mean() == 1
+
+
+def test_small_distances_keep_their_digits(transformer):
+    rng = np.random.default_rng(0)
+    plane = rng.standard_normal((2000, 2))
+    found = transformer(n_neighbors=10, metric="cosine").fit(plane).kneighbors()[0]
+    angles = np.arctan2(plane[:, 1], plane[:, 0])
+    apart = np.abs(angles[:, None] - angles)
+    apart = np.sort(np.minimum(apart, 2 * np.pi - apart), axis=1)[:, 1:11]
+    assert found.dtype == np.float64
+    assert np.allclose(found, 1 - np.cos(apart), rtol=1e-6, atol=1e-15)
+    near = np.array([[100000001.0, 100000000], [100000000, 100000001], [0, 0]])
+    assert transformer(n_neighbors=1).fit(near).kneighbors()[0][:2].ravel().tolist() == [2**0.5] * 2
+    seconds = np.r_[1.76e9 + np.arange(100.0) * 60, 0.0][:, None]
+    found = transformer(n_neighbors=2).fit(seconds).kneighbors()[0]
+    assert found[1:99].tolist() == [[60, 60]] * 98
+
+
+def test_a_sample_is_not_its_own_neighbour_among_equal_ones(transformer):
+    x = np.array([[1.0, 2], [1, 2], [1, 2], [5, 5], [1, 2]])
+    distances, indices = transformer(n_neighbors=2).fit(x).kneighbors()
+    assert not (indices == np.arange(5)[:, None]).any()
+    assert distances[[0, 1, 2, 4]].tolist() == [[0, 0]] * 4
+    assert indices[0].tolist() == [1, 2]
+    assert indices[4].tolist() == [0, 1]
+
+
+def test_threads_of_the_estimator(transformer):
+    expected = transformer(5).fit(CORPUS).kneighbors(QUERIES)
+    for jobs in (1, 2, -1):
+        found = transformer(5, n_jobs=jobs).fit(CORPUS).kneighbors(QUERIES)
+        assert all(np.array_equal(*each) for each in zip(found, expected, strict=True))
+    for jobs in (0, -2):
+        with pytest.raises(ValueError, match=rf"NeighborsTransformer: n_jobs is {jobs}; allowed: None, -1 or a number"):
+            transformer(5, n_jobs=jobs).fit(CORPUS)
+    with pytest.raises(ValueError, match="NeighborsTransformer: p is 1; allowed: 2"):
+        transformer(5, p=1).fit(CORPUS)
