@@ -18,13 +18,27 @@ from dmlcpu.annotations import Metric
 from dmlcpu.common.arguments import Array
 from dmlcpu.errors import DmlError
 from dmlcpu.kernels import registry
+from dmlcpu.kernels.search.constants import (
+    CODE_LENGTH,
+    COSINE,
+    DISTANCE,
+    FACTS,
+    FAR,
+    GREATEST,
+    LENGTH,
+    PRODUCT,
+    RESIDUAL,
+    SQUARE,
+    SUBNORMAL_ERROR,
+    SUM_ERROR,
+    TERM,
+)
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.records import LINE_CELLS, record_of
 from dmlcpu.search.vectors import Limits, Stored
 
-METRIC_NUMBERS: dict[Metric, int] = {"ip": 0, "l2": 1, "cosine": 2}  # as kernels know them
-GREATEST = 2.0**500  # in absolute value: sums of squares of differences are finite float64
+METRIC_NUMBERS: dict[Metric, int] = {"ip": PRODUCT, "l2": DISTANCE, "cosine": COSINE}
 _SAMPLE = 256  # vectors whose median is the centre
 MOST_EXPONENT = 250  # of the factor: its square is finite, and so is one over it
 _ROWS, _NUMBERS = 1 << 14, 1 << 22  # that are encoded at a time
@@ -35,7 +49,7 @@ _CODED = 2.0**-20  # of w / scale, relative to the length of the codes
 _SUMMED = 1 + 2.0**-10  # of float32 sums of up to 16,384 squares
 _MULTIPLIED = 2.0**-21  # of the selection's float32 operations, relative to the product of lengths
 _LOWEST = float(np.finfo(np.float32).min)
-UNDERFLOW, _SUBNORMAL = np.float32(2.0**-120), 2.0**-1040  # of float32 operations, and of sums in float64
+UNDERFLOW = np.float32(2.0**-120)  # of float32 operations
 _FAR_CENTRE = 0.25  # of the length of queries: then it is looked whether they are better left where they are
 
 
@@ -62,8 +76,7 @@ class Encoded(NamedTuple):
     @classmethod
     def empty(cls, count: int, depth: int) -> "Encoded":
         """Return space for rows."""
-        facts = np.empty((count, registry.load("search.encode.FACTS")))
-        return cls(np.empty((count, depth), np.int8), np.empty(count, np.float32), facts)
+        return cls(np.empty((count, depth), np.int8), np.empty(count, np.float32), np.empty((count, FACTS)))
 
 
 class Terms(NamedTuple):
@@ -179,14 +192,12 @@ def _centre_length(frame: Frame) -> float:
 
 def bias_of(encoded: Encoded, frame: Frame) -> Array:
     """Return what is added to the bound of each vector, float32 (N,), rounded up; infinite where codes say nothing."""
-    from dmlcpu.kernels.search.encode import LENGTH, TERM
-
     exact = encoded.facts[:, TERM] * frame.factor**2
     rounding = 0.0
     if frame.metric == "l2":
         exact /= -2
     else:
-        rounding = 2.0**-36 * frame.factor * _centre_length(frame)
+        rounding = SUM_ERROR * frame.factor * _centre_length(frame)
     with np.errstate(over="ignore"):
         bias = exact + np.abs(exact) * 2.0**-22 + encoded.facts[:, LENGTH] * rounding + UNDERFLOW
         rounded: Array = np.maximum(bias, _LOWEST).astype(np.float32)  # -inf would be no bound
@@ -196,8 +207,6 @@ def bias_of(encoded: Encoded, frame: Frame) -> Array:
 
 def stored_floats(operator: str, vectors: Array, frame: Frame, first: int = 0) -> Stored:
     """Return floats (N, D) with their codes, or refuse numbers as `encode` does."""
-    from dmlcpu.kernels.search.encode import CODE_LENGTH, FACTS, LENGTH, RESIDUAL, SQUARE
-
     count, depth = vectors.shape
     codes, scales, bias = np.empty((count, depth), np.int8), np.empty(count, np.float32), np.empty(count, np.float32)
     squares = np.empty(count) if frame.metric == "cosine" else None
@@ -218,8 +227,6 @@ def stored_floats(operator: str, vectors: Array, frame: Frame, first: int = 0) -
 
 def terms_of(operator: str, queries: Array, frame: Frame, limits: Limits) -> Terms:
     """Encode queries (M, D) for vectors within limits, or refuse numbers as `encode` does."""
-    from dmlcpu.kernels.search.encode import CODE_LENGTH, FAR, LENGTH, RESIDUAL, SQUARE, TERM
-
     encoded = encoded_queries(operator, queries, frame)
     constant, lengths, is_biased = encoded.facts[:, TERM], encoded.facts[:, LENGTH], True
     if frame.metric != "l2":
@@ -252,10 +259,10 @@ def _affine(frame: Frame, limits: Limits, constant: Array, lengths: Array) -> Ar
     """Return how bounds of ranks come of scores, float64 (M, 2), with what sums in float64 lose."""
     unit = np.full(len(constant), 1 / frame.factor**2)
     if frame.metric == "l2":
-        return np.stack([2 * unit, constant * (2.0**-36 - 1) + _SUBNORMAL], axis=1)
-    constant = constant + _SUBNORMAL
+        return np.stack([2 * unit, constant * (SUM_ERROR - 1) + SUBNORMAL_ERROR], axis=1)
+    constant = constant + SUBNORMAL_ERROR
     if frame.metric == "cosine":
         return np.stack([unit, constant + 2.0**-34], axis=1)
     centre = _centre_length(frame)
     query, vector = lengths / frame.factor + centre, limits.reach / frame.factor + centre
-    return np.stack([unit, constant + 2.0**-36 * query * (centre + vector)], axis=1)
+    return np.stack([unit, constant + SUM_ERROR * query * (centre + vector)], axis=1)

@@ -15,6 +15,7 @@ import numpy as np
 from dmlcpu import reference
 from dmlcpu.common.arguments import Array
 from dmlcpu.kernels import registry
+from dmlcpu.kernels.search.constants import DISTANCES, PRODUCTS, ROUNDED_PRODUCTS
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.records import record_of
@@ -36,7 +37,6 @@ _MANY = 10_000  # vectors of which it is worth a warning that all were scored
 _SMALL = 1 << 15  # numbers of vectors that are scored without codes
 _CANDIDATES_AT_A_TIME, _CONVERTED = 1 << 22, 1 << 22  # candidates of all queries; numbers that become float32
 _NS_OF_CANDIDATE, _NS_OF_NUMBER = 0.15, 0.06  # of each number of a pair, for one thread, in nanoseconds
-PRODUCTS, ROUNDED_PRODUCTS, DISTANCES = range(3)  # as kernels/search/float_sums.py has them
 _NO_SQUARES, _NO_BITS = np.zeros(1), np.zeros(1, np.uint8)
 
 

@@ -27,6 +27,22 @@ def test_without_compilation_searches_give_the_same():
     assert run(code, NUMBA_DISABLE_JIT="1").strip() == "[]"
 
 
+def test_compilation_that_is_switched_off_and_on_in_a_process_changes_no_result():
+    code = """
+    import numba
+    import numpy as np
+    from dmlcpu.search import FloatIndex
+    x = np.random.default_rng(0).standard_normal((900, 40)).astype(np.float32)
+    results = []
+    for disabled in (True, False, True):
+        numba.config.DISABLE_JIT = disabled
+        found = FloatIndex(x, metric="l2").search(x[:5], 7)
+        results.append(tuple(part.tobytes() for part in found))
+    print(len(set(results)))
+    """
+    assert run(code).strip() == "1"
+
+
 def test_importing_search_imports_nothing_heavy():
     code = """
     import sys

@@ -8,17 +8,17 @@ import math
 
 import numpy as np
 
-from dmlcpu.kernels.search.float_sums import DISTANCES, PRODUCTS, ROUNDED_PRODUCTS, make_tile_sums
+from dmlcpu.kernels.search.constants import DISTANCE, DISTANCES, PRODUCT, PRODUCTS, ROUNDED_PRODUCTS
+from dmlcpu.kernels.search.float_sums import make_tile_sums
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.records import record
 
-PRODUCT, DISTANCE, COSINE = 0, 1, 2
 _NEARLY_ONE = 1.0 - 2.0**-40
 # A product of squares of which a root has full precision.
 _LEAST, _MOST = 2.0**-900, 2.0**1000
 
 SCRATCH = 32  # cells of a part: numbers of rows, then sums
-BEST = record(k=np.int64, depth=np.int64, metric=np.int64, terms=np.int64)  # terms: see float_sums.py
+BEST = record(k=np.int64, depth=np.int64, metric=np.int64, terms=np.int64)  # terms: see constants.py
 
 WIDTH = 4  # vectors whose sums are formed together
 

@@ -14,10 +14,21 @@ from llvmlite import ir
 from numba.core import cgutils, types
 
 from dmlcpu.kernels.gemm.microkernels.vectors import constant, vector
-from dmlcpu.kernels.search.best import COSINE, DISTANCE
+from dmlcpu.kernels.search.constants import (
+    CODE_LENGTH,
+    COSINE,
+    DISTANCE,
+    FACTS,
+    FAR,
+    GREATEST,
+    LENGTH,
+    RESIDUAL,
+    ROUNDED_PRODUCTS,
+    SQUARE,
+    TERM,
+)
 from dmlcpu.kernels.search.float_sums import (
     LANES,
-    ROUNDED_PRODUCTS,
     as_doubles,
     greatest,
     make_tile_sums,
@@ -37,14 +48,8 @@ ENCODE = record(
     factor=np.float64,
     share_cells=np.int64,  # of a part's workspace
 )
-# Of a row: the length of w, of w / scale - codes, and of the codes; the term that does not depend on the query, m (x -
-# m) or |x - m|**2; and for cosines the sum of the squares of x.
-LENGTH, RESIDUAL, CODE_LENGTH, TERM, SQUARE = range(5)
-FACTS = 5
-GREATEST = 2.0**500  # in absolute value: sums of squares of differences are finite float64
 LOOKED_AT = 2.0**990  # rows whose squares sum up to more may have greater numbers, or NaN
 LEAST_SQUARE = 2.0**-900
-FAR = np.float32(2.0**40)  # longer rows have no codes: float32 would not hold their products
 LEAST_SCALE = np.float32(2.0**-90)  # far above what float32 loses in the rotation, 2**-136 at most
 MOST_CODE = np.float32(127)
 TARGET = 40.0  # times the root of the depth: the length of codes that normal numbers have

@@ -12,6 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 
 from dmlcpu.kernels.gemm.microkernels.vectors import call, constant, shuffle, vector
+from dmlcpu.kernels.search.constants import DISTANCES, PRODUCTS
 from dmlcpu.runtime.intrinsics import emitted
 
 LANES = 8
@@ -21,9 +22,6 @@ _DOUBLES = vector(_DOUBLE, LANES)
 
 def _wide(builder: Any, value: Any, kind: Any) -> Any:
     return value if value.type == kind else builder.fpext(value, kind)
-
-
-PRODUCTS, ROUNDED_PRODUCTS, DISTANCES = range(3)  # terms: products of float32, or of float64; squared differences
 
 
 def _added(builder: Any, total: Any, one: Any, other: Any, terms: int) -> Any:

@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 
-from dmlcpu.kernels.search.best import BEST, DISTANCE, SCRATCH, WIDTH, push, rank_of, sort, sums_of
+from dmlcpu.kernels.search.best import BEST, SCRATCH, WIDTH, push, rank_of, sort, sums_of
+from dmlcpu.kernels.search.constants import DISTANCE, SUBNORMAL_ERROR, SUM_ERROR
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.intrinsics import as_words, prefetch
 from dmlcpu.runtime.jit import device
@@ -18,14 +19,13 @@ from dmlcpu.runtime.records import record, record_at
 REFINE = record(rows=np.int64, count=np.int64, is_all=np.int64, best=BEST)
 FACTS = 2  # of a query
 _AHEAD, _LINES = 8, 4  # candidates whose vectors are prefetched, and cache lines of each
-_ROUNDED, _SUBNORMAL = 1.0 - 2.0**-36, 2.0**-1040  # more than sums of 16,384 squares lose
 
 
 @device
 def bound_of(bound, factor, added, metric):
     """Return what no rank of a vector with this bound exceeds."""
     result = factor * np.float64(bound) + added
-    return min(result, 0.0) * _ROUNDED + _SUBNORMAL if metric == DISTANCE else result
+    return min(result, 0.0) * (1.0 - SUM_ERROR) + SUBNORMAL_ERROR if metric == DISTANCE else result
 
 
 @device

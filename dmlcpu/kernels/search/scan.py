@@ -6,8 +6,17 @@ only tiles with a vector that may be among the best are scored.
 
 import numpy as np
 
-from dmlcpu.kernels.search.best import BEST, COSINE, DISTANCE, SCRATCH, WIDTH, products, push, rank_of, sums_of
-from dmlcpu.kernels.search.float_sums import DISTANCES, PRODUCTS, ROUNDED_PRODUCTS, make_tile_sums
+from dmlcpu.kernels.search.best import BEST, SCRATCH, WIDTH, products, push, rank_of, sums_of
+from dmlcpu.kernels.search.constants import (
+    COSINE,
+    DISTANCE,
+    DISTANCES,
+    PRODUCTS,
+    ROUNDED_PRODUCTS,
+    SUBNORMAL_ERROR,
+    SUM_ERROR,
+)
+from dmlcpu.kernels.search.float_sums import make_tile_sums
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.intrinsics import as_words
 from dmlcpu.runtime.jit import device
@@ -16,7 +25,6 @@ from dmlcpu.runtime.records import record, record_at
 
 HEIGHT = 4  # queries whose sums are formed together
 BLOCK = 64  # vectors that are widened, and stay in a near cache for all queries
-_ERROR, _SUBNORMAL = 2.0**-36, 2.0**-1040  # of sums of up to 16,384 terms, relative to the terms and absolute
 SCAN = record(
     rows=np.int64,
     first=np.int64,  # the position of the first of the vectors
@@ -61,11 +69,13 @@ def may_reach(product, query_square, square, least, metric):
         return True
     squares = query_square + square
     if metric == DISTANCE:
-        return 2 * product - squares + (_ERROR * squares + _SUBNORMAL) >= least
-    greatest = product + (_ERROR * squares + _SUBNORMAL)
+        return 2 * product - squares + (SUM_ERROR * squares + SUBNORMAL_ERROR) >= least
+    greatest = product + (SUM_ERROR * squares + SUBNORMAL_ERROR)
     if metric != COSINE:
         return greatest >= least
-    return least <= 0 or (greatest > 0 and greatest * greatest >= least * least * query_square * square * (1 - _ERROR))
+    return least <= 0 or (
+        greatest > 0 and greatest * greatest >= least * least * query_square * square * (1 - SUM_ERROR)
+    )
 
 
 @device

@@ -7,8 +7,16 @@ import pytest
 from numba import njit
 
 from dmlcpu.kernels.search import best, float_sums, rotation
-from dmlcpu.kernels.search.encode import CODE_LENGTH, LENGTH, RESIDUAL, SQUARE, TERM
-from dmlcpu.kernels.search.float_sums import DISTANCES, PRODUCTS, ROUNDED_PRODUCTS
+from dmlcpu.kernels.search.constants import (
+    CODE_LENGTH,
+    DISTANCES,
+    LENGTH,
+    PRODUCTS,
+    RESIDUAL,
+    ROUNDED_PRODUCTS,
+    SQUARE,
+    TERM,
+)
 from dmlcpu.reference.searches import sums_by_eight
 from dmlcpu.runtime.threads import use_budget
 from dmlcpu.search.codes import Encoded, Frame, encode, signs_of
