@@ -70,6 +70,8 @@ def quantized():
         node("MatMul", ["a", "b"], ["y"]),
         node("QuantizeLinear", ["y", "ys", "yz"], ["out"]),
     ]
-    constants = {"xs": np.float32(0.02), "xz": np.uint8(128), "w": W, "ws": SCALE * 0.02, "wz": np.zeros(6, np.int8)}
+    weights = W >> 1  # seven bits, with which ONNX Runtime is exact on processors without VNNI, too
+    constants = {"xs": np.float32(0.02), "xz": np.uint8(128), "w": weights, "ws": SCALE * 0.02}
+    constants["wz"] = np.zeros(6, np.int8)
     constants |= {"ys": np.float32(0.05), "yz": np.uint8(120)}
     return model_of(nodes, None, [info("out", np.uint8, ["n", 6])], constants)
