@@ -21,8 +21,8 @@ def launched(monkeypatch):
     class Launched(list):
         able = True
 
-        def launch(self, address, parts, args):
-            self.append((address, parts, args))
+        def launch(self, address, parts, args, helpers):
+            self.append((address, parts, args, helpers))
             return self.able
 
     launched = Launched()
@@ -43,8 +43,8 @@ def test_a_kernel_launches_several_parts_and_calls_one(launched):
     for parts in (1, 2, 5):
         bump_all(parts, x)
     address = bump_all.address((x,))
-    assert [(where, parts) for where, parts, _ in launched] == [(address, 2), (address, 5)]
-    assert all(args[0] is x for _, _, args in launched)
+    assert [(where, parts, helpers) for where, parts, _, helpers in launched] == [(address, 2, 1), (address, 5, 4)]
+    assert all(args[0] is x for _, _, args, _ in launched)
     assert x.tolist() == [3] * 9  # by the one part
 
 
@@ -80,7 +80,8 @@ def test_for_parts_calls_the_compiled_function_directly_for_one_part(launched):
     one = bump_all.for_parts(1)
     assert (one.func, one.args) == (bump_all.share, (0, 1))
     bump_all.for_parts(2)(np.zeros(9, int))
-    assert [parts for _, parts, _ in launched] == [2]
+    bump_all.for_parts(8, 3)(np.zeros(9, int))
+    assert [(parts, helpers) for _, parts, _, helpers in launched] == [(2, 1), (8, 2)]
 
 
 def test_threads_that_come_first_together_get_one_compiled_function(monkeypatch):
