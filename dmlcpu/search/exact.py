@@ -232,13 +232,14 @@ def _candidates(
         np.ascontiguousarray(terms.codes[rows]),
         stored.vectors.T,
         terms.scales[rows, None],
-        None,
+        terms.zero_point,
         stored.scales[None],
         None,
         bias=_bias(stored, terms)[None],
         mask=bits,
         row_bias=terms.added[rows, None],
         least=least[:, None],
+        is_exact=terms.zero_point is not None,
     )
     select(operands, Order(count, True), values, places)
     return values, places

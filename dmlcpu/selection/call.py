@@ -41,6 +41,7 @@ class Operands(NamedTuple):
     mask: Array | None = None  # bits in bytes, the lowest first (1 or M, ceil(N / 8)): what each row may select
     row_bias: Array | None = None  # float32 (M, 1): added to a row's scaled sums before the columns' scale
     least: Array | None = None  # float32 (M, 1): lower scores are not selected
+    is_exact: bool = False  # no pair of products saturates, as no byte of a exceeds 127
 
 
 class Call(NamedTuple):
@@ -49,7 +50,7 @@ class Call(NamedTuple):
     a: Form  # matrices, as b is
     b: Form  # of a packed matrix all strides are 0
     layout: str  # of b: as packed, UNPACKED or COLUMN_MAJOR
-    is_exact: bool  # it is known that no pair of b's bytes saturates
+    is_exact: bool  # it is known that no pair of products saturates
     parameters: tuple[Shape | None, ...]  # of a_scale, a_zero_point, b_scale, b_zero_point, as matrices
     bias: Shape | None
     order: Order
@@ -66,6 +67,7 @@ def call_of(operands: Operands, order: Order, rows: Shape) -> Call:
     bias, mask, row_bias = [None if each is None else each.shape for each in operands[6:9]]
     b_form = Form(b.shape, b.dtype, (0,) * b.ndim) if isinstance(b, PackedMatrix) else Form(*form_of(b))
     layout, is_exact = (b.layout, b.saturating == 0) if isinstance(b, PackedMatrix) else (rhs_layout(b_form), False)
+    is_exact |= operands.is_exact
     shapes = tuple([None if each is None else each.shape for each in parameters])
     given = order, rows, (), mask, row_bias, operands.least is not None
     return Call(Form(*form_of(a)), b_form, layout, is_exact, shapes, bias, *given)
@@ -79,7 +81,7 @@ def rhs_layout(b: Form) -> str:
 def arrays_of(operands: Operands) -> tuple[Any, ...]:
     """Return what a prepared selection reads: a, b, the flat parameters, the bias, the mask, row_bias and least."""
     a, b, *parameters = operands[:6]
-    bias, mask, row_bias, least = operands[6:]
+    bias, mask, row_bias, least = operands[6:10]
     # Absent scales are numbers, too: for other types the kernel would be compiled again.
     numbers = [
         (ONE if place % 2 == 0 else NO_ZERO) if each is None else flat_of(each) for place, each in enumerate(parameters)

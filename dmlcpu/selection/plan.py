@@ -18,6 +18,7 @@ from dmlcpu.common.forms import Form, Shape
 from dmlcpu.common.prepared import ByFunction, Prepared, nothing
 from dmlcpu.common.regions import Region
 from dmlcpu.kernels import registry
+from dmlcpu.kernels.gemm.cut import MOST_DOT_ROWS
 from dmlcpu.kernels.gemm.pack import LAYOUT
 from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, Problem
 from dmlcpu.kernels.selection.candidates import HEADER
@@ -72,6 +73,12 @@ def select(operands: Operands, order: Order, values: Array, indices: Array) -> N
     """
     call = call_of(operands, order, values.shape[:-1])
     plan_for_now(plan, (call,)).run(*arrays_of(operands), values, indices)
+
+
+def saturates(rows: int) -> bool:
+    """Return whether products with so many rows of bytes take longer if pairs of products may saturate."""
+    product, *_ = registry.available(_OPERATOR, "dot")
+    return rows > MOST_DOT_ROWS and product.has_forms
 
 
 def block_of(rows: Shape, k: int, columns: int, threads: int) -> Shape:

@@ -143,7 +143,8 @@ def packed_rhs(first, last, part, origin, operands, work, scratch):
     words = as_words(scratch, rhs_of(part, work), np.uint32)
     sums = as_words(space.columns.sums, 0, np.int64)
     rhs = Rhs(operands.b, origin.b, work.N, work.K, work.b.row, work.b.column, work.b_sign_flip)
-    return words, sums, np.int64(pack_panels(rhs, first, last, words, sums, COUNTS))
+    saturating = np.int64(pack_panels(rhs, first, last, words, sums, COUNTS))
+    return words, sums, np.int64(0) if work.is_exact else saturating
 
 
 @device  # not inlined, for registers of its own: inlined, small products took up to a quarter longer

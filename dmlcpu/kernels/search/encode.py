@@ -46,13 +46,13 @@ ENCODE = record(
     depth=np.int64,
     metric=np.int64,
     factor=np.float64,
+    most=np.float64,  # codes are not greater, in absolute value
     share_cells=np.int64,  # of a part's workspace
 )
 LOOKED_AT = 2.0**990  # rows whose squares sum up to more may have greater numbers, or NaN
 LEAST_SQUARE = 2.0**-900
 LEAST_SCALE = np.float32(2.0**-90)  # far above what float32 loses in the rotation, 2**-136 at most
-MOST_CODE = np.float32(127)
-TARGET = 40.0  # times the root of the depth: the length of codes that normal numbers have
+TARGET = 40.0 / 127  # times the greatest code and the root of the depth: the length of codes that normal numbers have
 ROUND = 12582912.0  # 1.5 * 2**23: adding it to a float32, and subtracting it again, rounds half to even
 
 sum_products = make_tile_sums(1, 1, ROUNDED_PRODUCTS)
@@ -163,8 +163,8 @@ def encode_row(line, centre, signs, w, target, numbers, sums, fact, work):
     if not fact[LENGTH] < FAR:
         return without_codes(target)
     rotate(w)
-    least = np.float32(fact[LENGTH] / (TARGET * math.sqrt(depth)))
-    scale = max(np.float32(greatest(w, 0, depth)) / MOST_CODE, least, LEAST_SCALE)
+    least = np.float32(fact[LENGTH] / (TARGET * work.most * math.sqrt(depth)))
+    scale = max(np.float32(greatest(w, 0, depth)) / np.float32(work.most), least, LEAST_SCALE)
     round_codes(w, depth, scale, target, sums)
     fact[RESIDUAL], fact[CODE_LENGTH] = math.sqrt(sums[0]), math.sqrt(sums[1])
     return scale

@@ -137,7 +137,9 @@ def _regions(call: Call, cut: BlockSize) -> Iterator[Region]:
 def _select(selection: Selection, region: Region, a: Array, b: Rhs) -> MatmulTopK:
     """Return what is selected of a region of the scores."""
     call = selection.call
-    own = {name: each if each is None else each[part_of(each.shape, region)] for name, each in selection.others.items()}
+    own: dict[str, Any] = {
+        name: each if each is None else each[part_of(each.shape, region)] for name, each in selection.others.items()
+    }
     k = min(call.order.k, b.shape[-1])
     shape = (*extent(region)[:-1], k)
     found = MatmulTopK(np.empty(shape, call.results[0].dtype), np.empty(shape, INDEX))
