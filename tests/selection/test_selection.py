@@ -26,7 +26,7 @@ def bits(mask):
 
 def scores_of(operands, order):
     """Return all scores, in NumPy."""
-    a, b, a_scale, _, b_scale, _, bias, _, row_bias, _ = operands
+    a, b, a_scale, _, b_scale, _, bias, _, row_bias, *_ = operands
     sums = reference.matmul_integer(a, None, b, None, out_dtype=np.int64) << order.shift
     if not order.is_scaled:
         return (sums + bias).astype(np.int32)
