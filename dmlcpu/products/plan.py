@@ -2,11 +2,12 @@
 
 import functools
 import inspect
+import itertools
 import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ from dmlcpu.products.packing import (
     rhs_sign_flip,
     unpack,
 )
-from dmlcpu.runtime.memory import Workspace, frombuffer, second_level_cache, word_strides, words
+from dmlcpu.runtime.memory import Workspace, cache_of_thread, frombuffer, word_strides, words
 from dmlcpu.runtime.records import record_of
 from dmlcpu.runtime.threads import REFERENCE, Budget
 
@@ -312,14 +313,15 @@ def _cut_tiles(
     panels, tiles = panels_of(columns), -(-rows // product.mr)
     # In nanoseconds, within a factor of 2 (Zen 4, by AVX-512 and by AVX2).
     reading = columns * depth // (48 if is_packed else 8)  # and packing, if it is not
+    packing = rows * depth // 8
+    multiplying = rows * columns * depth // product.rate
     writing = rows * columns // 12 + 200  # and all that a product takes whatever its size
-    work = batches * (rows * columns * depth // product.rate + reading + rows * depth // 8 + writing)
+    work = batches * (multiplying + reading + packing + writing)
     threads = budget.parts(work, most=batches * tiles * panels)
-    row_parts, column_parts = parts_of(batches, tiles, panels, threads, not is_packed, by_rows)
-    while threads > 1 and batches * row_parts * column_parts < _TASKS * threads and 2 * column_parts <= panels:
-        column_parts *= 2
+    times = TileTimes(multiplying / (tiles * panels), reading / panels, packing / tiles)
+    row_parts, column_parts = parts_of(batches, tiles, panels, threads, times, by_rows)
     threads = min(threads, batches * row_parts * column_parts)
-    cache = second_level_cache()
+    cache = cache_of_thread(threads)
     cut = cut_tiles(rows, columns, depth, product.mr, row_parts, column_parts, is_packed, has_forms, cache)
     return threads, row_parts, column_parts, cut
 
@@ -341,22 +343,44 @@ def _cut_skinny(problem: Problem, reads_columns: bool, budget: Budget) -> tuple[
     return min(threads, batches * column_parts), 1, column_parts, cut
 
 
-def parts_of(
-    batches: int, tiles: int, panels: int, threads: int, packs: bool, by_rows: bool = False
-) -> tuple[int, int]:
-    """Return into how many parts to cut rows and columns for the least time; parts of the rows pack b again."""
+class TileTimes(NamedTuple):
+    """About how many nanoseconds a task takes for each tile of rows by a panel, for each panel, and for each tile."""
 
-    def time(parts: tuple[int, int]) -> tuple[int, ...]:
-        tasks = batches * parts[0] * parts[1]
-        rows, columns = -(-tiles // parts[0]), -(-panels // parts[1])
-        return -(-tasks // threads) * columns * (rows + packs), tasks, parts[1] if by_rows else parts[0]
+    product: float
+    panel: float  # reads a panel of b, or packs it
+    tile: float  # packs a tile of a's rows
+
+
+def parts_of(
+    batches: int, tiles: int, panels: int, threads: int, times: TileTimes, by_rows: bool = False
+) -> tuple[int, int]:
+    """Return into how many parts to cut rows and columns for the least time.
+
+    Parts of the rows read b again, or pack it again; parts of the columns pack a again.
+    """
+
+    def time(parts: tuple[int, int]) -> tuple[float, ...]:
+        tasks, (rows, columns) = batches * parts[0] * parts[1], (-(-tiles // parts[0]), -(-panels // parts[1]))
+        task = rows * columns * times.product + columns * times.panel + rows * times.tile
+        return -(-tasks // threads) * task, tasks, parts[1] if by_rows else parts[0]
+
+    def again(parts: tuple[int, int]) -> float:
+        """Return what is read or packed again, for parts that threads take when they get to them."""
+        return parts[0] * panels * times.panel + parts[1] * tiles * times.tile
+
+    def fits(parts: tuple[int, int]) -> bool:
+        return parts[0] <= tiles and parts[1] <= panels
 
     counts = [1]
     while counts[-1] < threads:
         counts.append(min(2 * counts[-1], threads))
-    return min(
-        ((rows, columns) for rows in counts for columns in counts if rows <= tiles and columns <= panels), key=time
-    )
+    best = min(filter(fits, itertools.product(counts, counts)), key=time)
+    while threads > 1 and batches * best[0] * best[1] < _TASKS * threads:
+        finer = [parts for parts in ((2 * best[0], best[1]), (best[0], 2 * best[1])) if fits(parts)]
+        if not finer:
+            break
+        best = min(finer, key=again)
+    return best
 
 
 def word_of(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -49,6 +49,12 @@ def fetch_add(builder, cells, index) -> types.int64:
 
 
 @emitted
+def add(builder, cells, index, value: types.int64) -> types.int64:
+    """Add a value to cells[index] and return what it was."""
+    return builder.atomic_rmw("add", cells.at(index), value, _ORDER)
+
+
+@emitted
 def relax(builder):
     """Let the processor rest for a moment within a loop that waits for another core."""
     if platform.machine() == "x86_64":

@@ -35,13 +35,18 @@ class Kernel:
         # Threads that come first together may each make one; all of them use the first that is kept.
         return made.get("_share") or made.setdefault("_share", compile_kernel(self.function))
 
-    def for_parts(self, parts: int) -> Callable[..., Any]:
-        """Return a function of (...) that does all shares; a single share is called directly, in C."""
-        return functools.partial(self, parts) if parts > 1 else functools.partial(self.share, 0, 1)
+    def for_parts(self, parts: int, most: int | None = None) -> Callable[..., Any]:
+        """Return a function of (...) that does all shares; a single share is called directly, in C.
 
-    def __call__(self, parts: int, *args: Any) -> None:
-        """Run with the work cut into `parts` shares."""
-        if parts == 1 or not threads.launch(self.address(args), parts, args):
+        most: threads that take the shares, if there are more shares than threads.
+        """
+        if parts == 1:
+            return functools.partial(self.share, 0, 1)
+        return functools.partial(self, parts, most=most) if most else functools.partial(self, parts)
+
+    def __call__(self, parts: int, *args: Any, most: int | None = None) -> None:
+        """Run with the work cut into `parts` shares, on at most so many threads."""
+        if parts == 1 or not threads.launch(self.address(args), parts, args, (most or parts) - 1):
             for part in range(parts):
                 self.share(part, parts, *args)
 

@@ -60,12 +60,13 @@ class NumbaLayer:
     """The threads of the layer that Numba chooses; started by the first launch."""
 
     def __init__(self) -> None:
+        self.most = numba.config.NUMBA_NUM_THREADS - 1
         self._launching = Claims()
         self._closed = False
         self._waking = 0
         self._last = -_AWAKE
 
-    def launch(self, address: int, parts: int, args: tuple[Any, ...]) -> bool:
+    def launch(self, address: int, parts: int, args: tuple[Any, ...], helpers: int) -> bool:
         """Call the kernel at an address for every part; return False, and do nothing, during another launch.
 
         Numba's workqueue layer aborts the process when two threads enter it. A forked child launches nothing: GNU
@@ -77,7 +78,7 @@ class NumbaLayer:
                 return False
             if self._waking == 0:
                 self._start()
-            self._run(address, parts, args)
+            self._run(address, parts, args, helpers)
             self._last = time.perf_counter()
         return True
 
@@ -85,9 +86,9 @@ class NumbaLayer:
         """Return the compiled functions that this uses."""
         return [_launcher()]
 
-    def is_asleep(self) -> bool:
-        """Return whether the threads have waited long enough to sleep."""
-        return time.perf_counter() - self._last > _AWAKE
+    def awake(self) -> int:
+        """Return how many threads are awake, besides the caller's: 0 if they have waited long enough to sleep."""
+        return 0 if time.perf_counter() - self._last > _AWAKE else numba.config.NUMBA_NUM_THREADS
 
     def waking(self) -> int:
         """Return what a launch takes after a pause, in nanoseconds; 0 before the layer has been started."""
@@ -112,14 +113,14 @@ class NumbaLayer:
         for _ in range(_TRIALS + 1):  # the first compiles
             time.sleep(_REST)
             begin = time.perf_counter_ns()
-            self._run(nothing.address, 2, ())
+            self._run(nothing.address, 2, (), 1)
             times.append(time.perf_counter_ns() - begin)
         self._waking = max(1, int(statistics.median(times[1:])))
 
-    def _run(self, address: int, parts: int, args: tuple[Any, ...]) -> None:
-        """Run the parts on no more threads than there are parts; the setting is this thread's own, and is put back."""
+    def _run(self, address: int, parts: int, args: tuple[Any, ...], helpers: int) -> None:
+        """Run the parts on this thread and some more; the setting is this thread's own, and is put back."""
         active = numba.get_num_threads()
-        numba.set_num_threads(min(parts, active))
+        numba.set_num_threads(min(helpers + 1, active))
         try:
             _launcher()(address, parts, args)
         finally:

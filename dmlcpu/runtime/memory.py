@@ -1,7 +1,8 @@
 """Arrays as kernels want them: aligned scratch memory, and flat word views of arrays with any strides."""
 
 import functools
-import threading
+import operator
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,8 +16,8 @@ from dmlcpu.runtime.records import CELL
 Array = NDArray[Any]
 
 _ALIGNMENT = 64
-# Scratch up to this many cells is kept by each thread for its next call; more is freed at once.
-_MOST_KEPT = (32 << 20) // CELL
+# Scratch up to this many cells is kept for later calls; more is freed at once. More threads have more parts.
+_MOST_KEPT = (32 + (os.cpu_count() or 1) << 20) // CELL
 _LEAST_CELLS = 512
 _USUAL_CACHE = 1 << 20
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -28,20 +29,15 @@ PLAIN = C_CONTIGUOUS | ALIGNED | WRITEABLE
 frombuffer = np.frombuffer  # takes less time than a view of ravel()
 
 
-class _Kept(threading.local):
-    """The block that each thread keeps for its next call."""
-
-    block: Array | None = None
-
-
-_local = _Kept()
+_kept: list[Array] = []  # blocks that no call has, from any thread; the last one was used last
+_size = operator.attrgetter("size")
 
 
 class Workspace:
     """At least `cells` int64 of uninitialised, 64-byte aligned memory for one call.
 
-    A call takes a block and, when it is done, gives it back. Each thread keeps one block for its next call, unless it
-    is too large. A nested call (signal handler, finalizer) finds no kept block and allocates one. A call that an
+    A call takes a block and, when it is done, gives it back. Blocks are kept for later calls, up to a limit for all
+    threads together. A nested call (signal handler, finalizer) finds another block or allocates one. A call that an
     exception ends gives nothing back, so its block is freed.
 
     A plan has one workspace for all its calls, from any thread. Two calls take half the time of a ``with``.
@@ -54,16 +50,20 @@ class Workspace:
 
     def take(self) -> Array:
         """Return a block that is this call's own."""
-        block, _local.block = _local.block, None
-        if block is not None and block.size >= self.cells:
-            return block
-        del block  # before there is a new one
+        while _kept:
+            try:
+                block = _kept.pop()
+            except IndexError:  # another thread took the last one
+                break
+            if block.size >= self.cells:
+                return block
+            del block  # before there is a new one
         return self.make()
 
     def give_back(self, block: Array) -> None:
-        """Keep a block for the thread's next call."""
-        if block.size <= _MOST_KEPT:
-            _local.block = block
+        """Keep a block for a later call."""
+        if block.size + (sum(map(_size, _kept)) if _kept else 0) <= _MOST_KEPT:
+            _kept.append(block)
 
     def make(self) -> Array:
         """Return a new block."""
@@ -81,6 +81,29 @@ def second_level_cache() -> int:
         if level == "2" and size.endswith("K") and size[:-1].isdigit() and int(size[:-1]) > 0:
             return int(size[:-1]) << 10
     return _USUAL_CACHE
+
+
+@functools.cache
+def _sharers() -> int:
+    """Return how many of this process's processors share one second-level cache, as threads of a core do."""
+    mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    for cache in sorted(_CACHES.glob("index*")):
+        try:
+            level, text = ((cache / name).read_text().strip() for name in ("level", "shared_cpu_list"))
+            ranges = [[int(number) for number in each.split("-")] for each in text.split(",")]
+        except (OSError, ValueError):
+            continue
+        if level == "2":
+            return max(1, len(mine & {cpu for ends in ranges for cpu in range(ends[0], ends[-1] + 1)}))
+    return 1
+
+
+def cache_of_thread(threads: int) -> int:
+    """Return the bytes of second-level cache that each of so many threads has."""
+    sharers = _sharers()
+    if sharers > 1 and threads > len(os.sched_getaffinity(0)) // sharers:
+        return second_level_cache() // sharers
+    return second_level_cache()
 
 
 def aligned_empty(length: int, dtype: Any) -> Array:

@@ -57,6 +57,7 @@ class Call(NamedTuple):
     results: tuple[Tensor, ...]  # with the dimensions that 1-D operands drop left out
     mask: Shape | None = None
     row_bias: Shape | None = None
+    has_least: bool = False
 
 
 def call_of(operands: Operands, order: Order, rows: Shape) -> Call:
@@ -66,7 +67,8 @@ def call_of(operands: Operands, order: Order, rows: Shape) -> Call:
     b_form = Form(b.shape, b.dtype, (0,) * b.ndim) if isinstance(b, PackedMatrix) else Form(*form_of(b))
     layout, is_exact = (b.layout, b.saturating == 0) if isinstance(b, PackedMatrix) else (rhs_layout(b_form), False)
     shapes = tuple([None if each is None else each.shape for each in parameters])
-    return Call(Form(*form_of(a)), b_form, layout, is_exact, shapes, bias, order, rows, (), mask, row_bias)
+    given = order, rows, (), mask, row_bias, operands.least is not None
+    return Call(Form(*form_of(a)), b_form, layout, is_exact, shapes, bias, *given)
 
 
 def rhs_layout(b: Form) -> str:

@@ -20,7 +20,7 @@ from dmlcpu.common.regions import Region
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.pack import LAYOUT
 from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, Problem
-from dmlcpu.kernels.selection.candidates import HEADER, LEAST
+from dmlcpu.kernels.selection.candidates import HEADER
 from dmlcpu.kernels.selection.finish import finish_cells
 from dmlcpu.kernels.selection.work import SELECTION, TILE_CELLS
 from dmlcpu.products.arguments import BYTE, flat_of
@@ -41,9 +41,9 @@ _LINE = 16  # keys that are looked at together
 _SORTED = 64
 # Candidates of a row beyond twice k. With fewer, lists are cut back more often; with more, more scores are candidates.
 _SPARE = 32
-# Bytes of the candidates of all shares. More rows are selected one block after the other, of LEAST_ROWS at least: each
-# block reads b again.
-MOST_BYTES, LEAST_ROWS = 16 << 20, 64
+# Bytes of the candidates of all shares, and of one if there are many. More rows are selected one block after the other,
+# of LEAST_ROWS at least: each block reads b again.
+MOST_BYTES, MOST_SHARE, LEAST_ROWS = 16 << 20, 1 << 20, 64
 _FLOAT, _INT = np.dtype(np.float32), np.dtype(np.int32)
 # What kernels read of what is absent: a bias of 0 would change sums of -0.
 _ALL, _NO_SUM, _NO_BIAS = np.ones(1, BYTE), np.zeros(1, _INT), np.full(1, -0.0, _FLOAT).view(_INT)
@@ -77,7 +77,7 @@ def select(operands: Operands, order: Order, values: Array, indices: Array) -> N
 def block_of(rows: Shape, k: int, columns: int, threads: int) -> Shape:
     """Return how many rows are selected at a time; rows: the shape of the result without k."""
     row_bytes = CELL * threads * (HEADER + capacity_of(k, columns))
-    return tile_of(rows, max(MOST_BYTES // row_bytes, LEAST_ROWS))
+    return tile_of(rows, max(max(MOST_BYTES, threads * MOST_SHARE) // row_bytes, LEAST_ROWS))
 
 
 def capacity_of(k: int, columns: int) -> int:
@@ -152,10 +152,6 @@ class Plan(Prepared):
     select: Callable[..., Any]
     finish: Callable[..., Any]
     work: NDArray[np.int64]
-    header: NDArray[np.int64]  # of the candidates of a row, at the start
-    start: int  # the cells of all candidates
-    stop: int
-    row_cells: int
     no_bias: NDArray[np.int32]
     is_plain: bool  # a and b are packed arrays with elements, or b is a packed matrix
 
@@ -172,11 +168,8 @@ class Plan(Prepared):
             values, indices = np.empty(values.shape, values.dtype), np.empty(indices.shape, INDEX)
         scratch = self.workspace.take()
         scratch[COUNTER] = 0
-        lists = scratch[self.start : self.stop].reshape(-1, self.row_cells)
-        lists[:, : self.header.size] = self.header
-        if least is not None:
-            lists.reshape(-1, least.size, self.row_cells)[..., LEAST] = least.view(np.int32)
-        self.select(view(a, BYTE), *rhs, *numbers, added, of_rows, allowed, self.work, scratch)
+        leasts = _NO_SUM if least is None else words(least, _INT)
+        self.select(view(a, BYTE), *rhs, *numbers, added, of_rows, allowed, leasts, self.work, scratch)
         self.finish(frombuffer(values, _INT), frombuffer(indices, INDEX), self.work, scratch)
         self.workspace.give_back(scratch)
         if values is not out[0]:
@@ -215,10 +208,6 @@ def _plan(call: Call, budget: Budget) -> Plan:
         select=product.kernel.for_parts(threads),
         finish=registry.find(_OPERATOR, "finish").kernel.for_parts(finishers),
         work=np.concatenate([work, record_of(SELECTION, **selection)]),
-        header=_empty_list(selection),
-        start=selection["start"],
-        stop=selection["finish_start"],
-        row_cells=selection["row_cells"],
         no_bias=_NO_BIAS if order.is_scaled else _NO_SUM,
         is_plain=not (a.strides or problem.depth == 0 or (b.strides and not is_packed)),
     )
@@ -283,16 +272,10 @@ def selection_fields(call: Call, rows: int, shares: int, start: int) -> dict[str
         "capacity": capacity,
         "is_sorted": order.k <= _SORTED,
         "lowest": _least(order),
+        "has_least": call.has_least,
         "finish_start": lists + shares * rows * row_cells,
         "finish_cells": finish_cells(shares, capacity, order.k),
     }
-
-
-def _empty_list(selection: dict[str, int]) -> NDArray[np.int64]:
-    """Return the cells of a row of a share before there are candidates, or the first of them."""
-    cells = np.zeros(selection["row_cells"] if selection["is_sorted"] else HEADER, np.int64)
-    cells[LEAST], cells[HEADER - 1] = selection["lowest"], -1
-    return cells
 
 
 def _fill(order: Order) -> int:

@@ -16,7 +16,7 @@ WORD = np.dtype(np.uint32)
 
 @pytest.fixture(autouse=True)
 def _no_workspace_yet(monkeypatch):
-    monkeypatch.setattr(memory, "_local", memory._Kept())
+    monkeypatch.setattr(memory, "_kept", [])
 
 
 def address_of_workspace(cells=1000):
@@ -36,7 +36,7 @@ def test_a_workspace_is_aligned_and_large_enough(cells):
         assert block.flags.writeable
 
 
-def test_a_workspace_is_used_again_by_the_same_thread_and_not_by_another():
+def test_a_workspace_is_used_again_and_not_by_two_threads_at_a_time():
     mine = address_of_workspace()
     assert address_of_workspace() == mine
     others = []
@@ -47,6 +47,11 @@ def test_a_workspace_is_used_again_by_the_same_thread_and_not_by_another():
     thread.join()
     workspace.give_back(block)
     assert others != [mine]
+    assert len(memory._kept) == 2
+    thread = threading.Thread(target=lambda: others.append(address_of_workspace()))
+    thread.start()
+    thread.join()
+    assert others[1] == mine  # threads share what is kept
 
 
 def test_a_nested_call_allocates_a_block():
@@ -83,6 +88,15 @@ def test_a_large_workspace_is_not_kept(monkeypatch, cells, is_kept):
     del block
     gc.collect()
     assert (memory_of_it() is not None) == is_kept
+
+
+def test_all_kept_workspaces_together_have_a_limit(monkeypatch):
+    monkeypatch.setattr(memory, "_MOST_KEPT", 4000)
+    workspace = Workspace(1000)
+    blocks = [workspace.take() for _ in range(6)]
+    for block in blocks:
+        workspace.give_back(block)
+    assert len(memory._kept) == 4
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4), (2, 1, 3), (0, 4)])
@@ -172,6 +186,35 @@ def test_second_level_cache(monkeypatch, tmp_path, told, size):
     assert memory.second_level_cache.__wrapped__() == size
     monkeypatch.setattr(memory, "_CACHES", tmp_path / "nosuch")
     assert memory.second_level_cache.__wrapped__() == 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("told", "mine", "threads", "part"),
+    [
+        ("0-1", 4, 2, 1),  # two caches, for two processors each
+        ("0-1", 4, 3, 2),
+        ("0,4", 8, 4, 1),
+        ("0,4", 8, 8, 2),
+        ("0-1", 1, 8, 1),  # the process may use one of them
+        ("0", 2, 8, 1),
+        ("", 2, 8, 1),
+        ("what", 2, 8, 1),
+    ],
+)
+def test_threads_that_share_a_second_level_cache_have_a_part_of_it(monkeypatch, tmp_path, told, mine, threads, part):
+    (tmp_path / "index2").mkdir()
+    for name, text in {"level": "2", "size": "1024K", "shared_cpu_list": told}.items():
+        (tmp_path / "index2" / name).write_text(f"{text}\n")
+    monkeypatch.setattr(memory, "_CACHES", tmp_path)
+    monkeypatch.setattr(memory.os, "sched_getaffinity", lambda _: set(range(mine)), raising=False)
+    caches = memory.second_level_cache, memory._sharers
+    for each in caches:
+        each.cache_clear()
+    try:
+        assert memory.cache_of_thread(threads) == (1 << 20) // part
+    finally:
+        for each in caches:
+            each.cache_clear()
 
 
 def test_second_level_cache_is_what_this_machine_has():

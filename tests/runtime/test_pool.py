@@ -87,12 +87,13 @@ def lend(pool, busy=0, slips=False):
     """Call a kernel whose second part leaves its processor; return the cells that it has counted in."""
     pool._boxes["confined"] = 0
     met = cells(2)
-    run(pool, doze, 2, met, busy, pool._cells, pools.BOX.fields["steered"][1] // pool._cells.itemsize, slips)
+    boxes = pool._boxes.view(np.int64)
+    run(pool, doze, 2, met, busy, boxes, pools.BOX.fields["steered"][1] // boxes.itemsize, slips)
     return met
 
 
 def run(pool, kernel, parts, *args):
-    assert pool.launch(kernel.address(args), parts, args)
+    assert pool.launch(kernel.address(args), parts, args, parts - 1)
 
 
 def cells(n):
@@ -100,9 +101,9 @@ def cells(n):
 
 
 def wait_for_sleep(pool):
-    """Wait until the first helper sleeps."""
+    """Wait until all helpers sleep."""
     for _ in range(2000):
-        if pool.is_asleep():
+        if not pool.awake() and (pool._boxes["state"] == pools._ASLEEP).all():
             return
         time.sleep(0.001)
     raise AssertionError("the helper does not fall asleep")
@@ -202,7 +203,7 @@ def test_launch_returns_false_while_another_prepares(monkeypatch):
     start = threading.Thread.start
 
     def start_later(thread):
-        able.append(pool.launch(count.address((done,)), 2, (done,)))  # as a finalizer may call
+        able.append(pool.launch(count.address((done,)), 2, (done,), 1))  # as a finalizer may call
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start_later)
@@ -232,13 +233,104 @@ def test_an_interrupt_while_a_helper_starts_gives_its_box_no_second_helper(monke
 
 def test_waking_is_measured_when_a_sleeping_helper_is_woken():
     pool = Pool(1)
-    assert pool.is_asleep()
+    assert pool.awake() == 0
     run(pool, count, 2, cells(2))
     first = pool.waking()
     wait_for_sleep(pool)
     run(pool, meet, 2, cells(2), 20 * SECOND)
     assert pool.waking() != first
     assert 0 < pool.waking() <= pools._LONGEST_WAKING
+
+
+def depth_of(pool, first):
+    """Return how many wake one another from the helper of a box to the last."""
+    if first == pools._NO_BOX:
+        return 0
+    box = pool._boxes[(first - pools._FIRST) // pools._CELLS]
+    return 1 + max(depth_of(pool, box["left"]), depth_of(pool, box["right"]))
+
+
+def boxes_below(pool, first):
+    """Return the numbers of the boxes whose helpers one helper wakes, directly or not, and its own."""
+    if first == pools._NO_BOX:
+        return []
+    number = (first - pools._FIRST) // pools._CELLS
+    box = pool._boxes[number]
+    return [number, *boxes_below(pool, box["left"]), *boxes_below(pool, box["right"])]
+
+
+@pytest.mark.parametrize("awake", [0, 1, 3])
+def test_the_caller_wakes_one_helper_at_most_and_each_wakes_two(awake):
+    pool = Pool(127)
+    pool._count(127)  # helpers that never answer
+    pool._boxes["state"][:awake] = pools._FREE
+    for _ in range(2):
+        done = cells(128)
+        run(pool, count, 128, done)
+        assert done.tolist() == [1] * 128
+        assert depth_of(pool, pools._FIRST) == 7
+        assert sorted(boxes_below(pool, pools._FIRST)) == list(range(127))
+        assert np.flatnonzero(pool._boxes["woken_at"]).tolist() == ([] if awake else [0])
+        states = pool._boxes["state"][:, 0].tolist()
+        # The first one has been woken: it will find that nothing is left, and stay awake.
+        assert states == [pools._FREE] * max(awake, 1) + [pools._ASLEEP] * (127 - max(awake, 1))
+        pool._boxes["woken_at"] = 0
+        pool._boxes["state"][awake:] = pools._ASLEEP
+    assert pool._head["busy"].tolist() == [[0]]
+
+
+@pytest.mark.parametrize("most", [2, 6])
+def test_helpers_wake_one_another(most):
+    pool = Pool(most)
+    for _ in range(20):
+        met = cells(most + 1)
+        run(pool, meet, most + 1, met, 20 * SECOND)
+        assert met.tolist() == [1] * (most + 1)
+        wait_for_sleep(pool)
+
+
+def test_launch_takes_no_more_helpers_than_asked_for():
+    pool, done = Pool(3), cells(9)
+    assert pool.launch(count.address((done,)), 9, (done,), 2)
+    assert done.tolist() == [1] * 9
+    assert pool._helpers == 2
+
+
+def test_no_more_threads_are_at_work_than_processors():
+    pool = Pool(3)
+    run(pool, count, 4, cells(4))
+    pool._head["busy"] = 3  # three other callers
+    wait_for_sleep(pool)
+    pool._boxes["woken_at"] = 0
+    run(pool, linger, 4, cells(4), 1_000_000)
+    assert not pool._boxes["woken_at"].any()
+    assert (pool._boxes["state"] == pools._ASLEEP).all()
+    assert pool._head["busy"].tolist() == [[3]]
+
+
+def test_helpers_are_confined_once_one_has_risen_on_its_wakers_processor(monkeypatch):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one processor")
+    assert Pool(1)._head["confines"].item() == 1  # where it was seen
+    pool = Pool(2)
+    assert pool._head["confines"].item() == 0
+    run(pool, count, 2, cells(2))
+    pool._boxes["confined"] = 0
+    for _ in range(20):
+        wait_for_sleep(pool)
+        box = pool._boxes[0]
+        allowed = os.sched_getaffinity(box["thread"].item())
+        with_one = {min(allowed)}
+        os.sched_setaffinity(0, with_one)  # the helper can be nowhere else either
+        os.sched_setaffinity(box["thread"].item(), with_one)
+        try:
+            run(pool, meet, 2, cells(2), 20 * SECOND)
+        finally:
+            for thread in (0, box["thread"].item()):
+                os.sched_setaffinity(thread, allowed)
+        if pool._head["confines"].item():
+            break
+    assert pool._head["confines"].item() == 1
 
 
 def test_a_helper_is_woken_on_another_processor_and_then_allowed_on_all():
@@ -316,7 +408,7 @@ def test_a_closed_pool_launches_without_helpers():
     run(pool, count, 2, done)
     assert done.tolist() == [1, 1]
     assert pool._boxes["state"].item() == pools._ASLEEP
-    assert pool.is_asleep()
+    wait_for_sleep(pool)
 
 
 def test_helpers_sleep_at_once_if_awake_is_0():

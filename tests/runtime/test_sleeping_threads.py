@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import functools
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -19,16 +20,18 @@ def _restored():
 class Layer:
     """Threads that are awake or asleep as a test sets them."""
 
+    most = 63
+
     def __init__(self, waking, asleep=True):
         self.asleep, self._waking, self.launched = asleep, waking, 0
 
-    def is_asleep(self):
-        return self.asleep
+    def awake(self):
+        return 0 if self.asleep else self.most
 
     def waking(self):
         return self._waking
 
-    def launch(self, address, parts, args):
+    def launch(self, address, parts, args, helpers):
         self.launched += 1
         self._waking *= 2
         return True
@@ -89,7 +92,7 @@ def preparing():
 
 def test_one_part_is_planned_once_and_no_thread_is_looked_at(monkeypatch):
     layer = use(monkeypatch, Layer(100_000))
-    monkeypatch.setattr(layer, "is_asleep", None)
+    monkeypatch.setattr(layer, "awake", None)
     prepare, budgets = preparing()
     first = threads.plan_for_now(prepare, ((30_000, 40_000),))
     assert first is threads.plan_for_now(prepare, ((30_000, 40_000),), 1)
@@ -150,6 +153,17 @@ def test_threads_that_are_awake_are_worth_less(monkeypatch, pausing):
     assert threads.budget() == threads.Budget(4, threads.GRAIN)
 
 
+def test_threads_beyond_those_that_are_awake_must_be_worth_waking(monkeypatch, pausing):
+    layer = use(monkeypatch, Layer(100_000, asleep=False), 64)
+    assert threads.budget() == threads.Budget(64)
+    cuts = {}
+    for layer.most in (62, 5, 4, 1):
+        cuts[layer.most] = [threads.budget().parts(work, 1000) for work in (70_000, 100_000, 600_000, 10_000_000)]
+    grain = 5 << 16
+    long = min(64, max(10_000_000 // grain, math.isqrt(40 * (10_000_000 // grain))))
+    assert cuts == {62: [1, 8, 24, long], 5: [1, 5, 5, long], 4: [1, 5, 5, long], 1: [1, 2, 2, long]}
+
+
 def test_for_calls_in_a_row_threads_are_woken_as_if_they_were_awake(monkeypatch, pausing):
     use(monkeypatch, Layer(100_000))
     pausing(10**9)
@@ -164,11 +178,11 @@ def test_a_launch_that_wakes_updates_the_grain(monkeypatch, pausing):
     layer = use(monkeypatch, Layer(40_000))
     pausing(10**9)
     assert threads.budget().grain == 3 << 16
-    assert threads.launch(0, 2, ())
+    assert threads.launch(0, 2, (), 1)
     pausing(10**9)
     assert threads.budget().grain == 4 << 16
     layer.asleep = False
-    assert threads.launch(0, 2, ())
+    assert threads.launch(0, 2, (), 1)
     layer.asleep = True
     pausing(10**9)
     assert threads.budget().grain == 4 << 16  # no helper was woken
@@ -184,7 +198,7 @@ def test_threads_that_sleep_again_before_the_next_call_are_woken_for_longer_rows
         for calls in range(1, 100):
             pausing(10**6)
             if threads.budget().grain == threads.GRAIN:
-                threads.launch(0, 2, ())
+                threads.launch(0, 2, (), 1)
                 return calls
         raise AssertionError("they are never woken")
 
@@ -193,7 +207,7 @@ def test_threads_that_sleep_again_before_the_next_call_are_woken_for_longer_rows
     assert [calls_until_woken() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 64, 64]
     layer.asleep = False
     for _ in range(5):
-        threads.launch(0, 2, ())  # helped by threads that are awake
+        threads.launch(0, 2, (), 1)  # helped by threads that are awake
     layer.asleep = True
     assert calls_until_woken() == 2
     pausing(30_000_000)  # as long as a scheduler takes the core away, not a pause
@@ -208,7 +222,7 @@ def test_use_budget_holds_awake_and_asleep(monkeypatch, pausing):
     use(monkeypatch, Layer(100_000))
     pausing(10**9)
     with threads.use_budget(3, grain=7):
-        assert threads.launch(0, 2, ())
+        assert threads.launch(0, 2, (), 1)
         assert threads.budget() == threads.Budget(3, 7)
     assert dmlcpu.get_num_threads() == 4
 
@@ -222,5 +236,5 @@ def test_a_budget_of_one_asks_no_thread(monkeypatch):
 def test_a_number_set_during_a_launch_stays(monkeypatch, pausing):
     layer = use(monkeypatch, Layer(50_000))
     monkeypatch.setattr(layer, "launch", lambda *args: dmlcpu.set_num_threads(2))
-    threads.launch(0, 2, ())
+    threads.launch(0, 2, (), 1)
     assert dmlcpu.get_num_threads() == 2

@@ -63,7 +63,9 @@ def found(fresh):
         {then}
         print(dmlcpu.get_num_threads(), threads.budget().threads)
         """
-        numbers = fresh(code, **{"DMLCPU_NUM_THREADS": "", "NUMBA_NUM_THREADS": "", **environment}).split()
+        numbers = fresh(
+            code, **{"DMLCPU_NUM_THREADS": "", "NUMBA_NUM_THREADS": "", "OMP_NUM_THREADS": "", **environment}
+        ).split()
         assert numbers[0] == numbers[1]
         return int(numbers[0])
 
@@ -95,6 +97,17 @@ def test_the_environment_and_the_program_may_exceed_the_quota(found):
     assert found(64, 64, 2.0, then="dmlcpu.get_num_threads(); dmlcpu.set_num_threads(9)", DMLCPU_NUM_THREADS="7") == 9
 
 
+@pytest.mark.parametrize(
+    ("text", "n"), [("1", 1), (" +03 ", 3), ("2,4", 2), ("64", 5), ("0", 5), ("many", 5), ("", 5), ("3x", 5)]
+)
+def test_the_default_is_no_more_than_openmps_number(found, text, n):
+    assert found(64, 5, None, OMP_NUM_THREADS=text) == n
+
+
+def test_numbas_number_comes_before_openmps(found):
+    assert found(64, 5, None, OMP_NUM_THREADS="1", NUMBA_NUM_THREADS="64") == 64
+
+
 def test_the_default_is_numbas_where_the_system_does_not_tell_the_cores(found):
     assert found(4, 1, None, then="del os.sched_getaffinity; threads.AVAILABLE = False") == 4
 
@@ -105,7 +118,18 @@ def test_a_number_set_while_the_default_is_found_stays(found):
 
 @pytest.mark.parametrize(
     ("n", "work", "most", "parts"),
-    [(4, 10**9, 100, 4), (4, 10**9, 3, 3), (4, 59_999, 100, 1), (4, 60_000, 100, 2), (4, 0, 0, 1)],
+    [
+        (4, 10**9, 100, 4),
+        (4, 10**9, 3, 3),
+        (4, 59_999, 100, 1),
+        (2, 60_000, 100, 2),
+        (4, 0, 0, 1),
+        # A thread more costs a fortieth of the least share: sqrt(40 * 2), and shares of the least size from 40 on.
+        (64, 60_000, 100, 8),
+        (64, 120_000, 100, 12),
+        (64, 1_500_000, 100, 50),
+        (128, 3_000_000, 200, 100),
+    ],
 )
 def test_parts_are_bounded_by_threads_pieces_and_grain(n, work, most, parts):
     assert threads.Budget(n, 30_000).parts(work, most) == parts
@@ -150,7 +174,7 @@ def test_without_compilation_there_is_one_budget(monkeypatch, setting):
 def test_helpers_wait_as_openmp_is_told_to(monkeypatch, policy, awake):
     monkeypatch.setenv("OMP_WAIT_POLICY", policy)
     monkeypatch.setattr(threads, "asked_for", lambda: None)
-    assert threads._make_layer().awake == awake
+    assert threads._make_layer()._patience == awake
 
 
 @pytest.mark.parametrize(("available", "asked"), [(False, None), (True, "tbb"), (False, "omp")])

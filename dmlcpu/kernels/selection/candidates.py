@@ -48,13 +48,23 @@ LOWER_HALF = np.uint64(0xFFFFFFFF)
 run_tasks: Any = None  # each loop nest replaces it
 
 
-def selection(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, bias, row_bias, mask, works,
-              scratch):  # fmt: skip
-    """Select in a share of a product."""
+def selection(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, bias, row_bias, mask, least,
+              works, scratch):  # fmt: skip
+    """Select in a share of a product. least: int32 (rows,), what the scores of each row have to reach."""
     operands, top = Operands(a, b, packed, packed_sums, a_zero, b_zero), record_at(works, WORK_CELLS, SELECTION)
     tile = record_at(scratch, top.tiles_start + part * TILE_CELLS, TILE)
     out = Out(scratch, top.start + part * top.share_cells, mask, tile, top)
+    for row in range(top.rows):
+        empty(scratch, out.first + row * top.row_cells, np.int64(least[row]) if top.has_least else top.lowest, top)
     run_tasks(part, operands, Terms(a_scale, b_scale, bias, row_bias, out), record_at(works, 0, WORK), scratch)
+
+
+@device
+def empty(lists, cells, least, top):
+    """Make the list of a row an empty one."""
+    for i in range(HEADER + (top.capacity if top.is_sorted else 0)):
+        lists[cells + i] = 0
+    lists[cells + LEAST], lists[cells + HEADER - 1] = least, -1
 
 
 @device

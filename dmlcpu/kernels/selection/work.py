@@ -29,7 +29,8 @@ SELECTION = record(
     row_cells=np.int64,
     capacity=np.int64,  # candidates of a row
     is_sorted=np.int64,  # they are kept in order
-    lowest=np.int64,  # what scores are compared with before there are k candidates
+    lowest=np.int64,  # what scores are compared with before there are k candidates, if rows have no number of their own
+    has_least=np.int64,  # rows have
     finish_start=np.int64,  # the cell where the workspace of finish.py begins
     finish_cells=np.int64,  # of a part of it
 )

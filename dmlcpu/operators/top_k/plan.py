@@ -28,11 +28,13 @@ from dmlcpu.operators.top_k.call import Call, check, fill_rest, rest_of
 from dmlcpu.runtime.kept_calls import kept_call
 from dmlcpu.runtime.memory import Workspace, first_word, frombuffer, word_strides, words
 from dmlcpu.runtime.records import CACHE_LINE, CELL, record_of
-from dmlcpu.runtime.threads import REFERENCE, Budget, plan_for_now
+from dmlcpu.runtime.threads import REFERENCE, Budget, parts_for, plan_for_now
 
 _log = logging.getLogger("dmlcpu")
 
 INDEX_WORD = np.dtype(np.uint32)
+
+_SINGLY = ("tournament", "select_sort")  # kernels that take one sequence after the other
 
 # Between the workspaces of two threads, in elements: no cache line, nor the next one that processors fetch with it, is
 # written by both.
@@ -97,8 +99,9 @@ def plan(call: Call, strides: tuple[Shape | None, Shape | None], budget: Budget)
     data_type, width = DATA_TYPES[type_name(call.x.dtype)], call.x.dtype.itemsize
     problem, sequences = _lay_out(call.axis, *forms)
     entry, reason = choose(problem, width, budget)
-    parts = _cut(entry, problem, width, budget)
-    keys, positions = _share_of_workspace(entry, problem)
+    threads = _cut(entry, problem, width, budget)
+    parts = parts_for(threads, problem.rows) if entry.name in _SINGLY else threads
+    keys, positions = _share_of_workspace(entry, problem, parts)
     key_map = make_key_map(KINDS[data_type.kind], width, data_type.infinity, call.largest, call.nan_last)
     work = record_of(
         WORK,
@@ -120,7 +123,7 @@ def plan(call: Call, strides: tuple[Shape | None, Shape | None], budget: Budget)
         is_single=parts == 1,
         workspace=Workspace(parts * (positions + -(-keys * width // CELL))),
         row=entry,
-        call=entry.kernel.for_parts(parts),
+        call=entry.kernel.for_parts(parts, threads),
         merge=merge_parts,
         work=work,
         word=np.dtype(f"u{width}"),
@@ -212,7 +215,8 @@ def _cut(entry: Selection, problem: Problem, width: int, budget: Budget) -> int:
     return budget.parts(work=problem.rows * each, most=problem.rows)
 
 
-def _share_of_workspace(entry: Selection, problem: Problem) -> tuple[int, int]:
+def _share_of_workspace(entry: Selection, problem: Problem, parts: int) -> tuple[int, int]:
     """Return how many keys and positions a share has, with the gap to the next."""
-    keys, positions = (length + _GAP for length in entry.workspace(problem.n, problem.k, LINE))
+    longest = -(-problem.n // (parts // problem.rows)) if entry.name == "split" else problem.n
+    keys, positions = (length + _GAP for length in entry.workspace(longest, problem.k, LINE))
     return keys, positions + -positions % (CACHE_LINE // CELL)  # the keys behind start a cache line

@@ -164,7 +164,7 @@ def test_distributed(processes):
 def test_task_uses_one_thread_except_under_the_synchronous_scheduler(monkeypatch):
     """The budget would allow five threads, and each task's work is worth them."""
     launched, launch = [], threads.launch
-    record = lambda address, parts, args: (launched.append(parts), launch(address, parts, args))[1]  # noqa: E731
+    record = lambda *launch_of: (launched.append(launch_of[-1] + 1), launch(*launch_of))[1]  # noqa: E731
     monkeypatch.setattr(threads, "launch", record)
     lazy, expected = lazy_and_expected()
     with threads.use_budget(5, grain=1):

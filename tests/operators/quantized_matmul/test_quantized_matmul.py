@@ -11,7 +11,7 @@ from samples import assert_same_bits
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.products.plan import parts_of, plan, prepare
+from dmlcpu.products.plan import TileTimes, parts_of, plan, prepare
 from dmlcpu.runtime.threads import use_budget
 
 A = np.array([[10, 20], [30, 40]], np.uint8)
@@ -258,7 +258,7 @@ def small_blocks(monkeypatch):
     module = sys.modules["dmlcpu.products.plan"]
     plan.cache_clear()
     prepare.cache_clear()
-    monkeypatch.setattr(module, "second_level_cache", lambda: 1)
+    monkeypatch.setattr(module, "cache_of_thread", lambda threads: 1)
     monkeypatch.setattr("dmlcpu.kernels.gemm.cut.KEPT_LHS", 0)
     yield
     plan.cache_clear()
@@ -281,7 +281,8 @@ def test_blocks_do_not_change_the_result(small_blocks, packs, rows):
 
 @given(st.integers(1, 9), st.integers(1, 100), st.integers(1, 100), st.integers(1, 128), st.booleans())
 def test_cut_keeps_threads_busy(batches, tiles, panels, threads, packs):
-    rows, columns = parts_of(batches, tiles, panels, threads, packs)
+    times = TileTimes(product=1.0, panel=4.0 if packs else 0.5, tile=2.0)
+    rows, columns = parts_of(batches, tiles, panels, threads, times)
     assert 1 <= rows <= tiles
     assert 1 <= columns <= panels
     share = -(-batches * rows * columns // threads) * -(-tiles // rows) * -(-panels // columns)
