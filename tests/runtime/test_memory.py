@@ -99,6 +99,15 @@ def test_all_kept_workspaces_together_have_a_limit(monkeypatch):
     assert len(memory._kept) == 4
 
 
+def test_the_limit_holds_when_threads_give_back_at_the_same_time(monkeypatch):
+    monkeypatch.setattr(memory, "_MOST_KEPT", 4000)
+    workspace = Workspace(1000)
+    mine, *others = [workspace.take() for _ in range(8)]
+    memory._kept.extend(others)  # each found room for its own block, and has yet to look again
+    workspace.give_back(mine)
+    assert len(memory._kept) == 4
+
+
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4), (2, 1, 3), (0, 4)])
 def test_packed_strides_are_those_of_numpy(shape):
     if 0 not in shape:
