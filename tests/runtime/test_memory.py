@@ -73,9 +73,10 @@ def test_a_block_that_is_not_given_back_is_freed():
 
 
 def test_a_larger_workspace_replaces_the_kept_block():
-    small = address_of_workspace()
-    large = address_of_workspace(5000)
-    assert address_of_workspace() == large != small
+    address_of_workspace()
+    large = address_of_workspace(5000)  # which may be where the small one was
+    assert [block.size >= 5000 for block in memory._kept] == [True]
+    assert address_of_workspace() == large
 
 
 @pytest.mark.parametrize(("cells", "is_kept"), [(1 << 10, True), (1 << 14, False)])
