@@ -50,6 +50,13 @@ def settings(session: nox.Session, setting: str) -> None:
     test(session, *NEWEST[1:], *BITS, **SETTINGS[setting])
 
 
+# Not in `nox.options.sessions`: few systems have such an interpreter.
+@nox.session(python=f"{NEWEST[0]}t")
+def free_threaded(session: nox.Session) -> None:
+    """Without a GIL: compare bits, and let threads use what they share."""
+    test(session, *NEWEST[1:], *BITS, "tests/reliability/test_free_threaded.py", PYTHON_GIL="0")
+
+
 def test(session: nox.Session, numba: str, numpy: str, *tests: str, **environment: str) -> None:
     """Install and test. The compiled kernels are shared by sessions with the same versions."""
     session.install("-e", ".[cli,tbb]", f"numba=={numba}.*", f"numpy=={numpy}.*", *TOOLS)

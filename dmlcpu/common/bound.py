@@ -14,6 +14,9 @@ from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import spans_meet
 from dmlcpu.runtime.threads import Budget
 
+_Kept = tuple[threading.Lock, Callable[[], bool]]  # a kept call, and what a caller takes before it makes it
+_NOTHING = None, None  # chosen
+
 
 class BoundOperator:
     """An operator on bound memory; `bind` and `CompiledOperator.bind` make it.
@@ -38,7 +41,7 @@ class BoundOperator:
     copied: bind again in the other process.
     """
 
-    __slots__ = ("__weakref__", "_arrays", "_budget", "_held", "_kept", "_prepare", "_whole", "operator", "outputs")
+    __slots__ = ("__weakref__", "_arrays", "_chosen", "_held", "_prepare", "_whole", "operator", "outputs")
 
     def __init__(
         self,
@@ -58,17 +61,18 @@ class BoundOperator:
         self._prepare, self._arrays = prepare, tuple(arrays)
         self._whole = whole  # no method: in a cycle, the memory would be held for longer
         self._held = [each for array in held for each in holds(array)]
-        self._kept: tuple[threading.Lock, Callable[[], bool]] | None = None
-        self._budget: Budget | None = None
+        # One attribute, read and set once by each call: several threads may choose at the same time.
+        self._chosen: tuple[Budget | None, _Kept | None] = _NOTHING
         self._choose()
 
     def __call__(self) -> Any:
         """Run the operator on the bound memory, and return `outputs`."""
-        if threads.awake() is not self._budget:
-            self._choose()
-        if self._kept is None:
+        budget, kept = self._chosen
+        if threads.awake() is not budget:
+            kept = self._choose()
+        if kept is None:
             return self._run()
-        free, again = self._kept
+        free, again = kept
         try:
             # It is taken during a call in another thread, or when a signal handler calls during a call.
             if free.acquire(False):
@@ -79,7 +83,7 @@ class BoundOperator:
                 if done:
                     return self.outputs
         except BaseException:
-            self._budget = None  # an interrupt may have left it taken: the next call has other workspace
+            self._chosen = _NOTHING  # an interrupt may have left it taken: the next call has other workspace
             raise
         return self._run()
 
@@ -89,16 +93,17 @@ class BoundOperator:
             self._whole()
         return self.outputs
 
-    def _choose(self) -> None:
+    def _choose(self) -> _Kept | None:
         """Choose how to run within the budget in force. One part with the most threads is one with fewer, too.
 
         A forked child comes here, and leaves what was in use at the fork.
         """
-        budget = threads.awake()
-        if self._prepare and (budget != self._budget or (self._kept and self._kept[0].locked())):
+        budget, (before, kept) = threads.awake(), self._chosen
+        if self._prepare and (budget != before or (kept and kept[0].locked())):
             again = self._prepare(threads.most()).keep(*self._arrays)
-            self._kept = again and (threading.Lock(), again)
-        self._budget = budget
+            kept = again and (threading.Lock(), again)
+        self._chosen = budget, kept
+        return kept
 
     def __repr__(self) -> str:
         return f"<BoundOperator {self.operator}>"

@@ -3,7 +3,6 @@
 Numba looks at every argument of every call, which takes longer than the smallest kernels do.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -44,9 +43,13 @@ def _call_if(cells, found, second):  # type: ignore[no-untyped-def]
     return True
 
 
-@functools.cache
+_made: dict[Callable[..., Any], Any] = {}
+
+
 def _compiled(function: Callable[..., Any]) -> Any:
-    return compile_lazily(function, _nrt=False)
+    # Cells have addresses of its machine code. So of several, made by threads that come first together, all threads use
+    # the one that is kept.
+    return _made.get(function) or _made.setdefault(function, compile_lazily(function, _nrt=False))
 
 
 def _kept(kernel: Kernel, args: tuple[Array, ...]) -> Array:

@@ -62,8 +62,10 @@ class Workspace:
 
     def give_back(self, block: Array) -> None:
         """Keep a block for a later call."""
-        if block.size + (sum(map(_size, _kept)) if _kept else 0) <= _MOST_KEPT:
-            _kept.append(block)
+        _kept.append(block)
+        if len(_kept) > 1 or block.size > _MOST_KEPT:
+            while sum(map(_size, _kept)) > _MOST_KEPT:  # after `append`: other threads may have kept theirs meanwhile
+                del _kept[-1:]  # which raises nothing if another thread has taken the last one
 
     def make(self) -> Array:
         """Return a new block."""

@@ -47,11 +47,11 @@ def test_a_call_within_a_call_has_workspace_of_its_own(operator):
     args, kwargs = CALLS[operator]()
     expected = as_tuple(function(operator)(*args, **kwargs))
     run = dmlcpu.bind(function(operator), *args, **kwargs)
-    with run._kept[0]:  # as a signal handler finds it in the middle of a call
+    with run._chosen[1][0]:  # as a signal handler finds it in the middle of a call
         for output in as_tuple(run.outputs):
             output[...] = 77
         assert_same_bits(as_tuple(run()), expected)
-    assert not run._kept[0].locked()
+    assert not run._chosen[1][0].locked()
 
 
 def test_a_refused_call_lets_the_next_one_run():
@@ -59,7 +59,7 @@ def test_a_refused_call_lets_the_next_one_run():
     run = dmlcpu.bind(dmlcpu.scatter_nd, np.zeros(3), indices, np.ones(1))
     with pytest.raises(IndexOutOfRangeError):
         run()
-    assert not run._kept[0].locked()
+    assert not run._chosen[1][0].locked()
     indices[...] = 1
     assert run().tolist() == [0, 1, 0]
 
@@ -76,12 +76,12 @@ def test_after_an_interrupt_calls_have_other_workspace(operator):
     args, kwargs = CALLS[operator]()
     expected = as_tuple(function(operator)(*args, **kwargs))
     run = dmlcpu.bind(function(operator), *args, **kwargs)
-    _, again = run._kept
-    run._kept = (Interrupted(), again)
+    budget, (_, again) = run._chosen
+    run._chosen = budget, (Interrupted(), again)
     with pytest.raises(KeyboardInterrupt):
         run()
     assert_same_bits(as_tuple(run()), expected)
-    free, other = run._kept
+    _, (free, other) = run._chosen
     assert other is not again
     assert not free.locked()
 
@@ -95,12 +95,12 @@ def test_a_forked_child_may_go_on():
 
     x = np.array([1.0, 3.0, 2.0])
     run = dmlcpu.bind(dmlcpu.top_k, x, 1)
-    with run._kept[0]:  # as if another thread called meanwhile
+    with run._chosen[1][0]:  # as if another thread called meanwhile
         child = os.fork()
     x[0] = 9 if child == 0 else 0
     found = run().indices[0]
     if child == 0:
-        os._exit(9 if run._kept[0].locked() else int(found))
+        os._exit(9 if run._chosen[1][0].locked() else int(found))
     print(found, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
     assert processes.run(textwrap.dedent(code)).split() == ["1", "0"]

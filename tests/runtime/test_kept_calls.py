@@ -1,9 +1,12 @@
 import gc
+import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+from dmlcpu.runtime import kept_calls
 from dmlcpu.runtime.kept_calls import kept_call, kept_call_if
 from dmlcpu.runtime.kernel import kernel
 
@@ -58,3 +61,20 @@ def test_a_kept_call_holds_its_arrays(is_second):
     del again
     gc.collect()
     assert not any(each() is not None for each in held)
+
+
+def test_threads_that_come_first_together_use_one_compiled_function(monkeypatch):
+    """Cells have addresses of its machine code, which has to stay."""
+    made, both = [], threading.Barrier(2)
+
+    def compile_lazily(_function, **_options):
+        both.wait(20)
+        made.append(object())
+        return made[-1]
+
+    monkeypatch.setattr(kept_calls, "compile_lazily", compile_lazily)
+    monkeypatch.setattr(kept_calls, "_made", {})
+    with ThreadPoolExecutor(2) as pool:
+        mine, other = pool.map(kept_calls._compiled, [len, len])
+    assert len(made) == 2
+    assert mine is other

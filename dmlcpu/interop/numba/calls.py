@@ -42,16 +42,18 @@ def _offer(key: str) -> tuple[Callable[[], Any], Any]:
 
 def address_of_kernel(key: str) -> int:
     """Return the address of the machine code that a key names."""
-    # No lock: Numba holds its own while it compiles a caller, and doing this twice does no harm.
-    if key not in _addresses:
+    # No lock: Numba holds its own while it compiles a caller. A caller from disk asks without that, and several threads
+    # may do this at once: all get the code that is kept first.
+    known = _addresses.get(key)
+    if known is None:
         make, signature = _offer(key)
         compiled = make()
         compiled.compile(signature)
         result = compiled.overloads[signature]
         assert result.signature.return_type == types.int64
         code = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
-        _addresses[key] = code, result  # the result keeps the code alive
-    return _addresses[key][0]
+        known = _addresses.setdefault(key, (code, result))  # the result keeps the code alive
+    return known[0]
 
 
 @functools.cache

@@ -160,7 +160,8 @@ def report() -> dict[str, dict[str, Any]]:
     Notes
     -----
     Calls that measure from which size on these kernels are faster are not counted. PyTorch carries out some calls of
-    ``index_add_`` by ``scatter_add_``: those count as calls of both.
+    ``index_add_`` by ``scatter_add_``: those count as calls of both. Where Python has no GIL, calls of several threads
+    at the same moment may count as one.
 
     Examples
     --------

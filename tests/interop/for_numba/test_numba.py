@@ -6,13 +6,14 @@ from importlib.metadata import entry_points
 
 import numpy as np
 import pytest
-from numba import njit, prange
+from numba import int64, njit, prange
 from processes import run
 from samples import assert_same_bits, specials
 
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.interop import numba as ours
+from dmlcpu.interop.numba import calls
 from dmlcpu.interop.numba.calls import address_of_kernel
 
 
@@ -75,7 +76,7 @@ LAYERS = """
 import sys
 import numba
 import numpy as np
-from numba import njit, prange
+from numba import int64, njit, prange
 import dmlcpu
 from dmlcpu import top_k
 
@@ -116,6 +117,21 @@ def test_every_threading_layer_runs_it_and_the_callers_cache_is_used(tmp_path):
 def test_a_caller_that_names_what_is_no_longer_there():
     with pytest.raises(RuntimeError, match=r"^dmlcpu has no '0 one uint32' for a function compiled earlier:"):
         address_of_kernel("0 one uint32")
+
+
+def test_threads_that_ask_first_together_get_the_same_code(monkeypatch):
+    """Their callers keep its address."""
+    addresses = []
+
+    def make():
+        if not addresses:  # another thread asks meanwhile, and is served first
+            addresses.append(0)
+            addresses[0] = address_of_kernel("1 one uint32")
+        return njit(lambda x: x)
+
+    monkeypatch.setattr(calls, "_addresses", {})
+    monkeypatch.setattr(calls, "_offer", lambda _key: (make, (int64,)))
+    assert [address_of_kernel("1 one uint32") for _ in range(2)] == addresses * 2
 
 
 @pytest.mark.slow
