@@ -1,5 +1,4 @@
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -11,7 +10,7 @@ from dmlcpu.common.block_reader import InMemory, extent, read_blocks, regions_of
 from dmlcpu.common.regions import Stopped
 from dmlcpu.errors import DmlError
 from dmlcpu.operators import OPERATORS
-from dmlcpu.runtime import threads
+from dmlcpu.runtime import memory, threads
 
 
 @pytest.mark.parametrize("most", [0, 1, 5, 7, 20, 34, 35, 1000])
@@ -64,11 +63,11 @@ class Nowhere:
 
 
 def peak_of(call):
-    """Return the most bytes that Python and NumPy held during a call, in a thread that has kept no workspace."""
+    """Return the most bytes that Python and NumPy held during a call for which no workspace is kept."""
+    memory._kept.clear()
     tracemalloc.start()
     try:
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(call).result()
+        call()
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
