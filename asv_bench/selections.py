@@ -28,7 +28,12 @@ TITLES = {
     "onnx": "ONNX models",
     "dask": "Dask arrays",
     "numba": "Rows in functions that Numba compiles",
+    "callers": "Calls of many Python threads",
 }
+
+
+EVERY = "every table"
+CALLERS = "callers"  # the regime, and the table, of calls that several Python threads make
 
 
 class Row(NamedTuple):
@@ -40,12 +45,21 @@ class Row(NamedTuple):
 class Selection(NamedTuple):
     """Chosen rows, or all of a table, with the times of contenders, or times of dmlcpu and ratios to it."""
 
-    rows: list[Row] | str  # or the name of a table
+    rows: list[Row] | str  # or the name of a table, or EVERY
     times: tuple[str, ...] = ("dmlcpu",)
     ratios: tuple[str, ...] = ()  # of these contenders' times to that of the last one in `times`
     head: str = "Call"
     microseconds: bool = False
     per: int = 1  # calls, or rows, in a sample
+    regime: str = "steady"
+
+
+class Throughput(NamedTuple):
+    """How many calls contenders make in a second, for several Python threads that call one after the other."""
+
+    times: tuple[str, ...]
+    table: str = CALLERS
+    regime: str = CALLERS
 
 
 FRONT = [
@@ -127,6 +141,10 @@ SELECTIONS = {
         ("faiss flat", "faiss sq8", "usearch", "numkong", "torch", "dmlcpu"),
         head="Vectors, k and queries",
     ),
+    "oversubscribed": Selection(
+        EVERY, ("dmlcpu",), ("dmlcpu 16 threads", "dmlcpu 64 threads"), regime="oversubscribed"
+    ),
+    "callers": Throughput(("dmlcpu", "dmlcpu 1 thread", "torch")),
     "top_k": Selection("top_k", ("dmlcpu out", "dmlcpu"), _PEERS),
     "scatter_nd": Selection("scatter_nd", ("dmlcpu out", "dmlcpu"), _PEERS),
     "quantized_matmul": Selection("quantized_matmul", ("dmlcpu",), _PEERS),
