@@ -17,7 +17,7 @@ from pathlib import Path
 import cells
 import charts
 from benchmarks.turns import UNEVEN
-from selections import CALLERS, EVERY, MACHINE, SELECTIONS, TITLES, Row, Throughput
+from selections import CALLERS, EVERY, SELECTIONS, TITLES, Row, Throughput
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -94,7 +94,8 @@ def block(match, path, data):
     if name not in SELECTIONS:
         raise UnknownFiguresError(f"{path.name}: no figures are named {name}; there are {', '.join(SELECTIONS)}")
     selection = SELECTIONS[name]
-    of_machine = [cell for cell in data if cell.machine["name"] == MACHINE and cell.regime == selection.regime]
+    here = selection.machine, selection.regime
+    of_machine = [cell for cell in data if (cell.machine["name"], cell.regime) == here]
     table = (throughput if isinstance(selection, Throughput) else selected)(name, selection, of_machine)
     made = markdown(*table) if path.suffix == ".md" else restructured(*table)
     space = "\n" if path.suffix == ".rst" else ""

@@ -12,7 +12,6 @@ counted, scaling_model.py the model, scaling_page.py the page.
 import argparse
 import datetime
 import json
-import statistics
 import sys
 from pathlib import Path
 
@@ -32,7 +31,8 @@ from dmlcpu.runtime.threads import Budget
 
 FOLDER = Path(__file__).parent / "estimates"
 THREADS = [1 << power for power in range(9)]
-REPEATS, TURNS = 5, 15
+REPEATS = 4  # of pieces
+TURNS, SECONDS = (3, 40), 1.5  # of real calls: at least and at most, and as many as take so long
 
 
 def main(arguments=None):
@@ -109,26 +109,31 @@ def figures_of(item, kind, waking):
         if item.is_run:
             if item.operator == "scatter_nd" and awake.owners > 1:
                 row["imbalance"] = plans.imbalance(model.updates_of_shares(call, call.runner(awake), awake))
-            (row["awake"], row["serial"]), (row["paused"], _) = estimate(call, awake), estimate(call, paused, waking)
+            runs = model.fastest(call.runner(awake), awake, REPEATS)
+            of_paused = runs if alike(awake, paused) else model.fastest(call.runner(paused), paused, REPEATS)
+            row["serial"] = runs.rest
+            row["awake"] = model.estimate(runs, plans.moved(call, awake))
+            row["paused"] = model.estimate(of_paused, plans.moved(call, paused), waking)
             if count <= machine.cores():
                 checks.append({"of": count, **measured(call, awake, paused)})
         rows.append(row)
     return {"rows": rows, "measured": checks}
 
 
-def estimate(call, plan, waking=None):
-    """Return the seconds that a call would take, and those of them that are not cut into pieces."""
-    runs = model.fastest(call.runner(plan), plan, REPEATS)
-    return model.estimate(runs, plans.moved(call, plan), waking), runs.rest
+def alike(one, other):
+    """Whether two plans cut their work alike."""
+    return plans.stages_of(one) == plans.stages_of(other)
 
 
 def measured(call, awake, paused):
-    """Return the seconds of real calls in a row, and after pauses: medians of turns."""
+    """Return the least seconds of real calls in a row, and after pauses: of the pieces, too, the least count."""
     contenders = {
         "awake": Contender(call.runner(awake), "dmlcpu", "steady"),
         "paused": Contender(call.runner(paused), "dmlcpu", "paused"),
     }
-    return {name: statistics.median(samples) for name, samples in turns.take(contenders, TURNS).items()}
+    least, most = TURNS
+    count = max(least, min(most, int(SECONDS / turns.seconds(contenders["awake"].call, 1))))
+    return {name: min(samples) for name, samples in turns.take(contenders, count).items()}
 
 
 if __name__ == "__main__":

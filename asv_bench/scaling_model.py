@@ -27,24 +27,27 @@ class Runs(NamedTuple):
     rest: float
 
 
-def run_alone(run, plan, probe=time.perf_counter):
-    """Run a plan's pieces one after the other on this thread; return what the probe gains by each, and the rest."""
+def run_alone(run, plan, probe=time.thread_time):
+    """Run a plan's pieces one after the other on this thread; return what the probe gains by each, and the rest.
+
+    Times are those for which the thread had a core: other programs may want it, too.
+    """
     stages, within = [], []
 
     def each(kernel, parts, *args, most=None):
-        begin = time.perf_counter()
+        begin = time.thread_time()
         gains = []
         for piece in pieces_of(plan, kernel, parts, args):
             before = probe()
             piece()
             gains.append(float(probe() - before))
         stages.append(Stage(kernel.name, parts, min(most or parts, parts), gains))
-        within.append(time.perf_counter() - begin)
+        within.append(time.thread_time() - begin)
 
     with mock.patch.object(Kernel, "__call__", each):
-        begin = time.perf_counter()
+        begin = time.thread_time()
         run()
-        return Runs(stages, time.perf_counter() - begin - sum(within))
+        return Runs(stages, time.thread_time() - begin - sum(within))
 
 
 def pieces_of(plan, kernel, parts, args):

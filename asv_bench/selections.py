@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-MACHINE = "amd-epyc-family-25-model-17-2-cores"  # of the figures in texts; all machines have pages of their own
+MACHINE = "amd-epyc-family-25-model-17-2-cores"  # of most figures in texts; all machines have pages of their own
+OTHER_MACHINE = "amd-epyc-family-25-model-1-2-cores"
 
 # The tables of cells, in the order of a machine's page.
 TITLES = {
@@ -52,6 +53,7 @@ class Selection(NamedTuple):
     microseconds: bool = False
     per: int = 1  # calls, or rows, in a sample
     regime: str = "steady"
+    machine: str = MACHINE
 
 
 class Throughput(NamedTuple):
@@ -60,6 +62,7 @@ class Throughput(NamedTuple):
     times: tuple[str, ...]
     table: str = CALLERS
     regime: str = CALLERS
+    machine: str = OTHER_MACHINE
 
 
 FRONT = [
@@ -142,7 +145,11 @@ SELECTIONS = {
         head="Vectors, k and queries",
     ),
     "oversubscribed": Selection(
-        EVERY, ("dmlcpu",), ("dmlcpu 16 threads", "dmlcpu 64 threads"), regime="oversubscribed"
+        EVERY,
+        ("dmlcpu",),
+        ("dmlcpu 16 threads", "dmlcpu 64 threads"),
+        regime="oversubscribed",
+        machine=OTHER_MACHINE,
     ),
     "callers": Throughput(("dmlcpu", "dmlcpu 1 thread", "torch")),
     "top_k": Selection("top_k", ("dmlcpu out", "dmlcpu"), _PEERS),

@@ -114,7 +114,7 @@ def test_figures_are_kept_and_the_page_is_made_of_them(tmp_path, monkeypatch, ca
         item.name: item for item in (items.scatter(5_000, 300), items.top_k(20, 300, 3), items.product(20, 64, 64))
     }
     small["planned"] = items.top_k(2, 300, 3, is_run=False)
-    for name, value in (("ITEMS", small), ("FOLDER", tmp_path / "kept"), ("REPEATS", 1), ("TURNS", 1)):
+    for name, value in (("ITEMS", small), ("FOLDER", tmp_path / "kept"), ("REPEATS", 1), ("TURNS", (1, 1))):
         monkeypatch.setattr(scaling, name, value)
     monkeypatch.setattr(scaling, "waking_here", lambda: 50_000)
     monkeypatch.setattr(page, "DOCS", tmp_path)
