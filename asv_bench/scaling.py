@@ -107,7 +107,7 @@ def figures_of(item, kind, waking):
         asleep = plans.counts(call, paused)
         row = {"of": count, **plans.counts(call, awake), **{name: asleep[name] for name in ("woken", "depth")}}
         if item.is_run:
-            if item.operator == "scatter_nd" and awake.owners > 1:
+            if item.operator == "scatter_nd":
                 row["imbalance"] = plans.imbalance(model.updates_of_shares(call, call.runner(awake), awake))
             runs = model.fastest(call.runner(awake), awake, REPEATS)
             of_paused = runs if alike(awake, paused) else model.fastest(call.runner(paused), paused, REPEATS)

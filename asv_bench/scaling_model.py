@@ -114,7 +114,8 @@ def estimate(runs, moved, waking=None):
 def updates_of_shares(call, run, plan):
     """Return the plan's stage that applies updates, with how many each share applies.
 
-    All updates are 1, and x is 0, so the output tells. Buckets hold the updates of a range of places.
+    All updates are 1, and x is 0, so the output tells. Buckets hold the updates of a range of places. Where one thread
+    applies all updates, it has the work of those that found the bad indices with it.
     """
     x, indices, _ = call.requested[1]
     if plan.partition and (of_buckets := np.bincount(indices.ravel() >> plan.buckets.bits)).max() <= plan.most:
@@ -122,4 +123,4 @@ def updates_of_shares(call, run, plan):
     out = run.outputs[0].reshape(len(x), -1)[:, 0]
     out[...] = 0
     applied = [stage for stage in run_alone(run, plan, out.sum).stages if sum(stage.pieces)]
-    return applied[0] if applied else Stage("apply", 1, 1, [1.0])
+    return applied[0] if applied else Stage("apply", 1, plan.parts, [1.0])
