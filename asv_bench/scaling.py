@@ -69,8 +69,6 @@ def save(text):
         "versions": saving.versions(),
         "commit": saving.commit(),
         "date": datetime.date.today().isoformat(),
-        "waking": waking,
-        "grain": grain_asleep(waking),
         "calls": {name: kept[name] for name, *_ in entries() if name in kept},
     }
     FOLDER.mkdir(exist_ok=True)
@@ -117,7 +115,7 @@ def figures_of(item, kind, waking):
             if count <= machine.cores():
                 checks.append({"of": count, **measured(call, awake, paused)})
         rows.append(row)
-    return {"rows": rows, "measured": checks}
+    return {"waking": waking, "rows": rows, "measured": checks}
 
 
 def alike(one, other):

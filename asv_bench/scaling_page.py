@@ -46,7 +46,8 @@ def lines_of(found, chart):
     cores = machine["cores"]
     head = f"{machine['cpu']}, {cores} cores"
     what = f"Parts timed on {head}, with Numba {versions['numba']}; commit {found['commit']}, {found['date']}."
-    model = f"A sleeping helper rose after {found['waking'] / 1e3:.0f} us."
+    waking = sorted(round(call["waking"] / 1e3) for call in found["calls"].values())
+    model = f"A sleeping helper rose after {waking[0]} to {waking[-1]} us."
     lines = [head, "-" * len(head), "", f"{what} {model}", "", *drawing.images(chart.path, DOCS, chart.words)]
     lines += [check_of(found)]
     for name, call in found["calls"].items():
