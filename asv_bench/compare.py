@@ -3,6 +3,7 @@
     python asv_bench/compare.py
     python asv_bench/compare.py top_k top_k_types --cases 1000x10000 --turns 25
     python asv_bench/compare.py threads --regime steady paused crowded busy
+    python asv_bench/compare.py top_k at --regime oversubscribed --first 2
     python asv_bench/compare.py --save      # also write a file for each cell to comparisons/
     python asv_bench/compare.py --render    # write the figures of these files into the documentation, and draw charts
     python asv_bench/compare.py --check     # fail if a figure of the documentation is another than theirs
@@ -14,6 +15,7 @@ mean and the 99th percentile.
 """
 
 import argparse
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -36,6 +38,7 @@ def main(arguments=None):
             results[regime] = {}
             for table in args.tables:
                 cases = {name: case for name, case in TABLES[table].items() if args.cases in name}
+                cases = dict(itertools.islice(cases.items(), args.first))
                 results[regime] |= compare(table, cases, args, regime)
     if args.json:
         args.json.write_text(json.dumps(results, indent=1), "utf-8")
@@ -46,6 +49,7 @@ def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables", nargs="*", default=list(TABLES), metavar="TABLE", help=f"of {', '.join(TABLES)}")
     parser.add_argument("--cases", default="", metavar="TEXT", help="only cases whose name contains this")
+    parser.add_argument("--first", type=int, metavar="N", help="only the first N of them in each table")
     parser.add_argument("--turns", type=int, default=15, metavar="N", help="default: %(default)s")
     parser.add_argument(
         "--implementations", nargs="+", choices=peers.CONTENDERS, metavar="NAME", help="default: those of the table"
@@ -66,7 +70,7 @@ def parse_arguments(arguments):
 
 def compare(table, cases, args, regime):
     """Print the results of a table in a regime, and return the figures of each case."""
-    implementations = args.implementations or peers.contenders_of(table)
+    implementations = args.implementations or peers.contenders_of(table, regime)
     paused = regime == "paused" and "dmlcpu" in implementations
     columns = [*implementations, *([turns.STEADY, "paused / steady"] if paused else [])]
     print(f"## {table}, {regime}: {conditions.REGIMES[regime]}\n")

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import cells
 import charts
-from selections import MACHINE, SELECTIONS, TITLES, Row
+from benchmarks.turns import UNEVEN
+from selections import CALLERS, EVERY, SELECTIONS, TITLES, Row, Throughput
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -92,8 +93,10 @@ def block(match, path, data):
     name = match["name"]
     if name not in SELECTIONS:
         raise UnknownFiguresError(f"{path.name}: no figures are named {name}; there are {', '.join(SELECTIONS)}")
-    of_machine = [cell for cell in data if cell.machine["name"] == MACHINE and cell.regime == "steady"]
-    table = selected(name, SELECTIONS[name], of_machine)
+    selection = SELECTIONS[name]
+    here = selection.machine, selection.regime
+    of_machine = [cell for cell in data if (cell.machine["name"], cell.regime) == here]
+    table = (throughput if isinstance(selection, Throughput) else selected)(name, selection, of_machine)
     made = markdown(*table) if path.suffix == ".md" else restructured(*table)
     space = "\n" if path.suffix == ".rst" else ""
     return f"{match['open']}{space}{made}{space}{match['close']}"
@@ -101,7 +104,9 @@ def block(match, path, data):
 
 def selected(name, selection, of_machine):
     """Return the title, the head and the rows of a selection."""
-    if isinstance(selection.rows, str):
+    if selection.rows == EVERY:
+        wanted = [Row(f"{cell.table}: {cell.case}", cell.table, cell.case) for cell in of_machine]
+    elif isinstance(selection.rows, str):
         wanted = [Row(cell.case, cell.table, cell.case) for cell in of_machine if cell.table == selection.rows]
     else:
         wanted = selection.rows
@@ -115,6 +120,25 @@ def selected(name, selection, of_machine):
     head = [selection.head, *(f"{each}, {unit}" for each in names)]
     head += [f"{named(each, used[0])} / {named(selection.times[-1], used[0])}" for each in selection.ratios]
     return circumstances(used), head, rows
+
+
+def throughput(name, selection, of_machine):
+    """Return the title, the head and the rows of calls that several Python threads make, each one after the other."""
+    used = [cell for cell in of_machine if cell.table == selection.table]
+    if not used:
+        raise UnknownFiguresError(f"figures {name}: no cells are saved of {selection.table}")
+    head = ["Python threads and their calls"]
+    for contender in selection.times:
+        head += [f"{named(contender, used[0])}: calls a second", "99th percentile, milliseconds"]
+    rows = []
+    for cell in sorted(used, key=lambda cell: (cell.case.partition(": ")[2], int(cell.case.split()[0]))):
+        row = [cell.case]
+        for samples in map(cell.samples.get, selection.times):
+            known = samples is not None
+            rate = int(cell.case.split()[0]) / statistics.fmean(samples) if known else 0
+            row += [number(rate), number(p99(samples) * 1e3)] if known else [NONE, NONE]
+        rows.append(row)
+    return circumstances(used).replace("medians of turns", "of all calls"), head, rows
 
 
 def figures(cell, selection):
@@ -158,16 +182,13 @@ def ratio(value):
     return number(value) if value < 10 else f"{value:.0f}"
 
 
-def restructured(title, head, rows):
-    """Return a list-table."""
-    lines = [f".. list-table:: {title}", "   :header-rows: 1", f"   :widths: {widths(head)}", ""]
+def restructured(title, head, rows, first=40):
+    """Return a list-table; first: the width of the first column, where others have 15."""
+    widths = " ".join([str(first), *(["15"] * (len(head) - 1))])
+    lines = [f".. list-table:: {title}", "   :header-rows: 1", f"   :widths: {widths}", ""]
     for row in (head, *rows):
         lines += [f"   {'  ' if i else '* '}- {cell}".rstrip() for i, cell in enumerate(row)]
     return "\n".join(lines) + "\n"
-
-
-def widths(head):
-    return " ".join(["40", *(["15"] * (len(head) - 1))])
 
 
 def markdown(title, head, rows):
@@ -200,7 +221,7 @@ def page(of_machine):
     lines += charts.of_page(first.machine["name"], of_machine)
     for table in sorted({cell.table for cell in of_machine}, key=list(TITLES).index):
         lines += [TITLES[table], "-" * len(TITLES[table]), ""]
-        for regime in ("steady", "paused", "crowded", "busy"):
+        for regime in ("steady", "paused", *UNEVEN, CALLERS):
             some = [cell for cell in of_machine if (cell.table, cell.regime) == (table, regime)]
             lines += whole_table(regime, some) if some else []
     return "\n".join(lines).rstrip() + "\n"
@@ -225,7 +246,7 @@ def shown(cell, name):
     if median is None:
         return "wrong" if name in cell.wrong else NONE
     text = number(median * 1e3)
-    if cell.regime in ("crowded", "busy"):
+    if cell.regime in (*UNEVEN, CALLERS):
         text += f", {number(p99(cell.samples[name]) * 1e3)}"
     times = None if name.startswith("dmlcpu") else cell.ratio(name)
     if times is None:

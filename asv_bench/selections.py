@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-MACHINE = "amd-epyc-family-25-model-17-2-cores"  # of the figures in texts; all machines have pages of their own
+MACHINE = "amd-epyc-family-25-model-17-2-cores"  # of most figures in texts; all machines have pages of their own
+OTHER_MACHINE = "amd-epyc-family-25-model-1-2-cores"
 
 # The tables of cells, in the order of a machine's page.
 TITLES = {
@@ -28,7 +29,12 @@ TITLES = {
     "onnx": "ONNX models",
     "dask": "Dask arrays",
     "numba": "Rows in functions that Numba compiles",
+    "callers": "Calls of many Python threads",
 }
+
+
+EVERY = "every table"
+CALLERS = "callers"  # the regime, and the table, of calls that several Python threads make
 
 
 class Row(NamedTuple):
@@ -40,12 +46,23 @@ class Row(NamedTuple):
 class Selection(NamedTuple):
     """Chosen rows, or all of a table, with the times of contenders, or times of dmlcpu and ratios to it."""
 
-    rows: list[Row] | str  # or the name of a table
+    rows: list[Row] | str  # or the name of a table, or EVERY
     times: tuple[str, ...] = ("dmlcpu",)
     ratios: tuple[str, ...] = ()  # of these contenders' times to that of the last one in `times`
     head: str = "Call"
     microseconds: bool = False
     per: int = 1  # calls, or rows, in a sample
+    regime: str = "steady"
+    machine: str = MACHINE
+
+
+class Throughput(NamedTuple):
+    """How many calls contenders make in a second, for several Python threads that call one after the other."""
+
+    times: tuple[str, ...]
+    table: str = CALLERS
+    regime: str = CALLERS
+    machine: str = OTHER_MACHINE
 
 
 FRONT = [
@@ -127,6 +144,14 @@ SELECTIONS = {
         ("faiss flat", "faiss sq8", "usearch", "numkong", "torch", "dmlcpu"),
         head="Vectors, k and queries",
     ),
+    "oversubscribed": Selection(
+        EVERY,
+        ("dmlcpu",),
+        ("dmlcpu 16 threads", "dmlcpu 64 threads"),
+        regime="oversubscribed",
+        machine=OTHER_MACHINE,
+    ),
+    "callers": Throughput(("dmlcpu", "dmlcpu 1 thread", "torch")),
     "top_k": Selection("top_k", ("dmlcpu out", "dmlcpu"), _PEERS),
     "scatter_nd": Selection("scatter_nd", ("dmlcpu out", "dmlcpu"), _PEERS),
     "quantized_matmul": Selection("quantized_matmul", ("dmlcpu",), _PEERS),

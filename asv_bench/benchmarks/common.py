@@ -34,8 +34,9 @@ def tiny_cases(module):
 # Calls so small that only the overhead is timed; of the sizes of the operators' own first examples.
 TINY = {name: module.TINY for name, module in MODULES.items() if hasattr(module, "TINY")}
 
-# The calls of several Python threads, in turns.
-MIXED = (*TINY.values(), *_all("MIXED"))
+# The calls of several Python threads, in turns, with tiny ones and without.
+MIDDLE = tuple(_all("MIXED"))
+MIXED = (*TINY.values(), *MIDDLE)
 
 TABLES = {
     **{name: cases for module in MODULES.values() for name, cases in module.TABLES.items()},

@@ -1,10 +1,14 @@
 """The regimes of timed calls: the activity of the program before a call, and of other processes beside it."""
 
 import contextlib
+import functools
 import os
 import subprocess
 import sys
 import time
+from unittest import mock
+
+from dmlcpu.runtime import pool, threads
 
 REST = 0.06  # seconds: a thread of ONNX Runtime 1.32 spins for 40 ms after its last call
 WARM = 0.008
@@ -13,6 +17,7 @@ REGIMES = {
     "steady": "calls follow one another",
     "paused": "each call after a pause",
     "crowded": "each call right after calls of other libraries, whose threads still spin",
+    "oversubscribed": "calls follow one another, on more threads than there are processors",
     "busy": f"calls follow one another while other processes compute (as many as {BUSY_CORES})",
 }
 # The child prints a line when it has begun. It ends when its standard input does, also if its parent was killed.
@@ -67,3 +72,17 @@ def surroundings(regime):
             stack.callback(child.kill)
             child.stdout.readline()
         yield
+
+
+@contextlib.contextmanager
+def team(count):
+    """Let calls use so many threads for as long as the context lasts, however many processors there are."""
+    if not pool.AVAILABLE:
+        raise NotImplementedError("only dmlcpu's own threads may be more than processors")
+    with mock.patch.object(threads, "_layer", _helpers(count - 1)), threads.use_budget(count):
+        yield
+
+
+@functools.cache
+def _helpers(count):
+    return pool.Pool(count)

@@ -7,17 +7,19 @@ import numpy as np
 
 import dmlcpu
 
-from .conditions import ready
+from .conditions import ready, team
 from .packages import package
 from .torch_peer import switched
 
 ONE_THREAD = "dmlcpu 1 thread"
+TEAMS = {"dmlcpu 16 threads": 16, "dmlcpu 64 threads": 64}  # more than processors, usually
 BOUND, COMPILED = "dmlcpu bound", "dmlcpu compiled"
 OVERRIDDEN = "torch on dmlcpu"
 WITH_THREADS = ("dmlcpu", "onnxruntime", "torch")  # a crowd
 METHODS = {
     "dmlcpu": "dmlcpu",
     ONE_THREAD: "dmlcpu",
+    **dict.fromkeys(TEAMS, "dmlcpu"),
     "dmlcpu out": "dmlcpu_out",
     BOUND: "dmlcpu_bound",
     COMPILED: "dmlcpu_compiled",
@@ -31,8 +33,10 @@ IMPLEMENTATIONS = ["dmlcpu", "numpy", "onnxruntime", "torch"]  # of the benchmar
 _FURTHER = {"tiny": [BOUND, COMPILED], "torch": [OVERRIDDEN], "threads": [ONE_THREAD]}
 
 
-def contenders_of(table):
-    """Return the contenders of a table of compare.py."""
+def contenders_of(table, regime="steady"):
+    """Return the contenders of a table of compare.py in a regime."""
+    if regime == "oversubscribed":
+        return ["dmlcpu", *TEAMS]
     return ["dmlcpu", "dmlcpu out", *_FURTHER.get(table, ()), *IMPLEMENTATIONS[1:]]
 
 
@@ -95,12 +99,13 @@ def crowd_around(case, implementation):
 
 @contextlib.contextmanager
 def settings_of(implementation):
-    """Limit dmlcpu to one thread, or let PyTorch run on it, as the implementation says, within the context."""
+    """Limit dmlcpu to one thread, let it have many, or let PyTorch run on it, as the implementation says."""
     before = dmlcpu.get_num_threads()
     if implementation == ONE_THREAD:
         dmlcpu.set_num_threads(1)
+    many = team(TEAMS[implementation]) if implementation in TEAMS else contextlib.nullcontext()
     try:
-        with switched() if implementation == OVERRIDDEN else contextlib.nullcontext():
+        with many, switched() if implementation == OVERRIDDEN else contextlib.nullcontext():
             yield
     finally:
         dmlcpu.set_num_threads(before)

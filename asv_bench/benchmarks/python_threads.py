@@ -8,18 +8,25 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from . import conditions
-from .common import MIXED
-from .peers import build
+from .cases.top_k import TopKCase
+from .common import MIDDLE, MIXED
+from .peers import ONE_THREAD, build
 
 CALLS = 4_800
 MANY = 16
+# Calls of 0.1 to 2 ms, which many Python threads make at a time, and the contenders.
+OF_CALLERS = {
+    "top_k": (TopKCase((100, 10_000), 10), TopKCase((64, 32_000), 50)),
+    "top_k, scatter_nd and products": MIDDLE,
+}
+CALLERS = ("dmlcpu", ONE_THREAD, "torch")
 
 
 class Team:
-    """Python threads that share the calls of `MIXED`."""
+    """Python threads that share calls: those of `MIXED`, unless others are given."""
 
-    def __init__(self, python_threads):
-        self.calls = [build(case, "dmlcpu") for case in MIXED]
+    def __init__(self, python_threads, calls=()):
+        self.calls = calls or [build(case, "dmlcpu") for case in MIXED]
         self.share = CALLS // python_threads
         self.start = threading.Barrier(python_threads)
         self.pool = ThreadPoolExecutor(python_threads)
@@ -39,6 +46,21 @@ class Team:
         for number in range(place, place + calls):
             result = self.calls[number % len(self.calls)]()
         return result
+
+    def latencies(self, calls):
+        """Let each thread make `calls` calls; return the seconds of each."""
+        found = self.pool.map(self.timed, self.places, [calls] * len(self.places))
+        return [seconds for each in found for seconds in each]
+
+    def timed(self, place, calls):
+        """Make the calls as `one` does, and return the seconds of each."""
+        self.start.wait()
+        found = []
+        for number in range(place, place + calls):
+            begin = time.perf_counter()
+            self.calls[number % len(self.calls)]()
+            found.append(time.perf_counter() - begin)
+        return found
 
     def close(self):
         self.pool.shutdown()

@@ -4,7 +4,7 @@ import contextlib
 
 from .common import THREADED
 from .conditions import ready, surroundings
-from .peers import ONE_THREAD, Comparison, build, cells, crowd_around, parts, settings_of
+from .peers import ONE_THREAD, TEAMS, Comparison, build, cells, crowd_around, parts, settings_of
 
 
 class Paused(Comparison):
@@ -33,6 +33,11 @@ class Paused(Comparison):
 
 class Crowded(Paused):
     regime = "crowded"
+
+
+class Oversubscribed(Paused):
+    params = cells(THREADED, ["dmlcpu", *TEAMS])
+    regime = "oversubscribed"
 
 
 class Busy(Paused):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from . import conditions, peers
 
 SHORTEST = 1e-3  # seconds of a turn: shorter calls are repeated, except in the regime paused
-UNEVEN = ("crowded", "busy")  # regimes in which each call is timed
+UNEVEN = ("crowded", "oversubscribed", "busy")  # regimes in which each call is timed
 CALLS = 50  # of a turn in these, at most
 LONGEST = 0.25  # seconds of a turn in these, after which it has enough calls
 FEWEST = 5

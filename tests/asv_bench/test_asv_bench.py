@@ -14,6 +14,7 @@ import pytest
 from asv_files import ASV_BENCH, as_arrays, check, load
 
 import dmlcpu
+from dmlcpu.runtime import pool, threads
 from dmlcpu.runtime.threads import Budget, budget
 
 MEASURED = re.compile("(time|timeraw|track)_")
@@ -192,6 +193,19 @@ def test_settings_of_limits_only_the_one_thread_contender():
         dmlcpu.set_num_threads(before)
 
 
+@pytest.mark.skipif(not pool.AVAILABLE, reason="this system has only Numba's threads")
+def test_settings_of_many_threads_have_helpers_of_their_own():
+    peers, before = load("benchmarks.peers"), (dmlcpu.get_num_threads(), threads.layer())
+    for name, count in peers.TEAMS.items():
+        with contextlib.suppress(KeyError), peers.settings_of(name):
+            assert budget() == Budget(count)
+            assert threads.layer().most == count - 1
+            result = dmlcpu.top_k(np.arange(600_000.0).reshape(200, 3_000), 2)
+            assert (result.indices == [2_999, 2_998]).all()
+            raise KeyError
+        assert (dmlcpu.get_num_threads(), threads.layer()) == before
+
+
 @pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
 def test_busy_processes_start_and_end(monkeypatch, error):
     conditions, started, popen = load("benchmarks.conditions"), [], subprocess.Popen
@@ -256,6 +270,24 @@ def test_python_threads_prints_a_table(monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == "| threading layer | 16 Python threads | 1 Python thread | 16 / 1 |"
     assert re.fullmatch(r"\| .+ \| [\d.e-]+ \| [\d.e-]+ \| [\d.]+ \|", lines[4])
+
+
+def test_callers_and_their_peers_are_timed_in_turns(monkeypatch, capsys, tmp_path):
+    module, script = load("benchmarks.python_threads"), load("python_threads")
+    for each, name, value in (
+        (script, "SHARED", 12),
+        (script, "OF_CALLERS", {"tiny": [load("benchmarks.common").TINY["top_k"]]}),
+        (load("cells"), "FOLDER", tmp_path),
+    ):
+        monkeypatch.setattr(each, name, value)
+    script.main(["--callers", "2", "3", "--turns", "2", "--save"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "| Python threads and their calls | dmlcpu | dmlcpu 1 thread | torch |"
+    assert [line.split(" | ")[0] for line in lines[4:]] == ["| 2 Python threads: tiny", "| 3 Python threads: tiny"]
+    for cell in load("cells").load(tmp_path):
+        assert (cell.table, cell.regime) == ("callers", "callers")
+        assert set(cell.samples) <= set(module.CALLERS)
+        assert {len(samples) for samples in cell.samples.values()} == {24}
 
 
 def test_dask_and_its_peer_select_the_same(monkeypatch):

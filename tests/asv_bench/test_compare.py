@@ -77,6 +77,18 @@ def test_crowded_turn_calls_the_other_libraries_before_each_call(monkeypatch, ca
     assert called == [*first, *turn, *turn, *turn]  # one turn tells how many calls the others have
 
 
+def test_more_threads_than_processors_are_compared_with_as_many(capsys):
+    compare("--regime", "oversubscribed", "--first", "1")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[4] == "| case | dmlcpu | dmlcpu 16 threads | dmlcpu 64 threads |"
+    assert re.fullmatch(r"\| top_k: 1x64 k 8 float32 (\| [\d.e-]+, [\d.e-]+, [\d.e-]+ (\([^)]*\) )?){3}\|", lines[6])
+
+
+def test_only_the_first_cases_of_a_table_are_timed(capsys):
+    load("compare").main(["at", "--turns", "1", "--first", "2", "--implementations", "numpy"])
+    assert len([line for line in capsys.readouterr().out.splitlines() if line.startswith("| add.at")]) == 2
+
+
 def test_crowded_leaves_out_a_case_without_other_libraries(monkeypatch, capsys):
     for name in ("onnx", "onnxruntime", "torch"):
         monkeypatch.setitem(sys.modules, name, None)

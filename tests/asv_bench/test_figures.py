@@ -140,6 +140,22 @@ def test_charts_are_the_same_for_the_same_data(folder):
         assert not re.search("<dc:date>", path.read_text("utf-8"))
 
 
+def test_calls_a_second_are_those_of_all_callers(monkeypatch):
+    four = cell(table="callers", regime="callers", case="4 Python threads: top_k", samples={"dmlcpu": [1e-3, 3e-3]})
+    eight = cell(table="callers", regime="callers", case="16 Python threads: top_k", samples={"dmlcpu": [4e-3, 4e-3]})
+    title, head, rows = figures.throughput("x", selections.Throughput(("dmlcpu", "torch")), [eight, four])
+    assert title == "a processor, 2 threads, 2026-01-02; of all calls"
+    assert head[1:3] == ["dmlcpu: calls a second", "99th percentile, milliseconds"]
+    assert [row[:2] for row in rows] == [["4 Python threads: top_k", "2,000"], ["16 Python threads: top_k", "4,000"]]
+    assert rows[0][3:] == ["n/a", "n/a"]
+
+
+def test_every_case_of_a_regime_may_be_chosen(monkeypatch):
+    chosen = selections.Selection(selections.EVERY, ("dmlcpu",), ("numpy",), regime="oversubscribed")
+    _, _, rows = figures.selected("x", chosen, [cell(regime="oversubscribed")])
+    assert rows == [["top_k: 1000x10000 k 10 float32", "1.00", "4.00"]]
+
+
 def test_unknown_figures_are_refused(folder):
     (folder / "README.md").write_text("<!-- figures: others -->\n<!-- figures: end -->\n", "utf-8")
     with pytest.raises(figures.UnknownFiguresError, match=r"README.md: no figures are named others; there are some"):

@@ -1,0 +1,126 @@
+"""How long a plan takes on many threads: its pieces, timed alone here, and a model of waking and of memory.
+
+The model, in nanoseconds. A caller posts its launch for one helper after the other, POST each. A helper that is awake
+begins START later. If helpers sleep, the caller wakes the first one, and each helper wakes two more before it begins:
+WAKE for each (three system calls at most), and the woken one rises as long after as was measured here. The next piece
+is taken by the thread that is free first. No call is faster than memory: BANDWIDTH for all bytes that it moves.
+"""
+
+import time
+from functools import partial
+from typing import NamedTuple
+from unittest import mock
+
+import numpy as np
+from scaling_plans import Stage, counter_of, ends
+
+from dmlcpu.runtime.kernel import Kernel
+
+POST, START, WAKE = 200, 1_000, 6_400
+BANDWIDTH = 380e9  # bytes a second, of a machine of 64 cores or more
+
+
+class Runs(NamedTuple):
+    """The stages of a call, each piece timed alone, and the seconds of all that is not cut into pieces."""
+
+    stages: list[Stage]
+    rest: float
+
+
+def run_alone(run, plan, probe=time.thread_time):
+    """Run a plan's pieces one after the other on this thread; return what the probe gains by each, and the rest.
+
+    Times are those for which the thread had a core: other programs may want it, too.
+    """
+    stages, within = [], []
+
+    def each(kernel, parts, *args, most=None):
+        begin = time.thread_time()
+        gains = []
+        for piece in pieces_of(plan, kernel, parts, args):
+            before = probe()
+            piece()
+            gains.append(float(probe() - before))
+        stages.append(Stage(kernel.name, parts, min(most or parts, parts), gains))
+        within.append(time.thread_time() - begin)
+
+    with mock.patch.object(Kernel, "__call__", each):
+        begin = time.thread_time()
+        run()
+        return Runs(stages, time.thread_time() - begin - sum(within))
+
+
+def pieces_of(plan, kernel, parts, args):
+    """Return the calls that do the pieces of a launch."""
+    counter = counter_of(plan, kernel.name)
+    if counter is None:
+        return [partial(kernel.share, part, parts, *args) for part in range(parts)]
+    *others, work, scratch = args
+    calls = []
+    for number, first in enumerate(range(0, counter.tasks, counter.run)):
+        mine = work.copy()
+        counter.stop(mine, min(first + counter.run, counter.tasks))
+        call = partial(kernel.share, number % parts, parts, *others, mine, scratch)
+        calls.append(partial(_from, number, counter.cell, scratch, call))
+    return calls
+
+
+def _from(number, cell, scratch, call):
+    """Let a share begin with the run of tasks of a number."""
+    scratch[cell] = number
+    call()
+
+
+def fastest(run, plan, repeats):
+    """Return the runs with the least time of each piece, and of the rest. The first run may compile."""
+    run_alone(run, plan)
+    found = [run_alone(run, plan) for _ in range(repeats)]
+    stages = [
+        same[0]._replace(pieces=[min(times) for times in zip(*[stage.pieces for stage in same], strict=True)])
+        for same in zip(*[each.stages for each in found], strict=True)
+    ]
+    return Runs(stages, min(each.rest for each in found))
+
+
+def rises(helpers, waking):
+    """Return after how many nanoseconds each helper begins that sleeps when a call begins."""
+    woken = []  # when each is risen, in the order in which they are taken
+    for number in range(helpers):
+        if number == 0:
+            before, turn = helpers * POST, 1
+        else:
+            before, turn = woken[(number - 1) // 2], 1 + (number - 1) % 2
+        woken.append(before + turn * WAKE + waking)
+    wakes = [sum(child < helpers for child in (2 * number + 1, 2 * number + 2)) for number in range(helpers)]
+    return [time + WAKE * count for time, count in zip(woken, wakes, strict=True)]
+
+
+def estimate(runs, moved, waking=None):
+    """Return the seconds of a call whose pieces and bytes are known; waking: nanoseconds, if its threads sleep."""
+    clock = begin = runs.rest
+    asleep: list[float] = []
+    for stage in runs.stages:
+        helpers = stage.threads - 1
+        posted = clock + helpers * POST * 1e-9
+        if waking is not None and len(asleep) < helpers:
+            asleep = [begin + each * 1e-9 for each in rises(helpers, waking)]
+            posted += WAKE * 1e-9
+        late = asleep[:helpers] or [0.0] * helpers
+        free = [max(posted + START * 1e-9, each) for each in late]
+        clock = max(ends(stage.pieces, [posted, *free]), default=posted)
+    return max(clock, begin + moved / BANDWIDTH)
+
+
+def updates_of_shares(call, run, plan):
+    """Return the plan's stage that applies updates, with how many each share applies.
+
+    All updates are 1, and x is 0, so the output tells. Buckets hold the updates of a range of places. Where one thread
+    applies all updates, it has the work of those that found the bad indices with it.
+    """
+    x, indices, _ = call.requested[1]
+    if plan.partition and (of_buckets := np.bincount(indices.ravel() >> plan.buckets.bits)).max() <= plan.most:
+        return Stage("apply_buckets", plan.parts, plan.parts, of_buckets.astype(float).tolist())
+    out = run.outputs[0].reshape(len(x), -1)[:, 0]
+    out[...] = 0
+    applied = [stage for stage in run_alone(run, plan, out.sum).stages if sum(stage.pieces)]
+    return applied[0] if applied else Stage("apply", 1, plan.parts, [1.0])
