@@ -251,11 +251,16 @@ def _adopt(box, parent, child):
 
 def _leave(boxes, mine, begin):
     """Give back the boxes of the caller's chain when no part is left; return _NO_BOX, as `ask` needs a number."""
-    head, patience = record_at(boxes, 0, HEAD), _WAIT + (nanoseconds() - begin) // _IMBALANCE
+    head, at = record_at(boxes, 0, HEAD), mine
+    while at != _NO_BOX:  # all, before it waits for any
+        box = record_at(boxes, at, BOX)
+        at = box.following
+        _take_back(box)
+    patience = _WAIT + (nanoseconds() - begin) // _IMBALANCE
     while mine != _NO_BOX:
         box = record_at(boxes, mine, BOX)
         mine = box.following
-        if _take_back(box) == _RUNNING:
+        if load(box.state, 0) == _RUNNING:
             _await(box, patience)
         add(head.busy, 0, -1)
         exchange(box.owner, 0, 0)
@@ -265,14 +270,13 @@ def _leave(boxes, mine, begin):
 
 @device
 def _take_back(box):
-    """Take back what no helper has begun; return the state of the box before."""
+    """Take back what no helper has begun."""
     state = compare_exchange(box.state, 0, _POSTED, _FREE)
     while state in (_PENDING, _WAKING):
         if state == _PENDING and compare_exchange(box.state, 0, _PENDING, _ASLEEP) == _PENDING:
             break
         relax()
         state = compare_exchange(box.state, 0, _POSTED, _FREE)
-    return state
 
 
 @device

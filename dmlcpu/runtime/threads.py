@@ -40,7 +40,7 @@ _LONG_PAUSE = 100_000_000
 # thread that is awake, and 3 to 13 us for one that sleeps. (Posting takes 0.2 us and a part begins 1 us later; a waker
 # makes three system calls, 6.4 us.) With n threads a call takes work / n + n * cost, the least for sqrt(work / cost).
 _NEXT = 40
-_PARTS = 4  # of a thread, where a part costs nothing extra
+_PARTS = 8  # of a thread, where a part costs nothing extra
 
 
 class Budget(NamedTuple):
@@ -58,12 +58,15 @@ class Budget(NamedTuple):
 
 
 def parts_for(threads: int, most: int) -> int:
-    """Return into how many parts, at most `most`, to cut work of which parts cost nothing extra.
+    """Return into how many parts to cut work of which parts cost nothing extra; most: the number of its pieces.
 
     Of several parts a thread, fast cores take what slow ones do not get to: 8 fast cores and 8 that are half as fast
-    give 8.8 of 12.4 times one core with one part a thread, and 11.7 with four. Two threads have one part each.
+    give 8.8 of 12.4 times one core with one part a thread, and 11.7 with four. And of 1,000 rows no thread of 61 gets
+    more than 1.1 times the mean with eight. Two threads have one part each.
     """
-    return threads if threads <= 2 else min(_PARTS * threads, most)
+    if threads <= 2 or most <= threads:
+        return threads
+    return -(-most // max(1, most // (_PARTS * threads)))  # of equally many pieces
 
 
 def _shares(grains: int) -> int:

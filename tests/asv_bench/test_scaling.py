@@ -14,7 +14,6 @@ MANY = 64
 MOST_UNEVEN = 1.15
 # Less even, and why.
 UNEVEN = {
-    "top_k 1,000 x 10,000, k 10": 1.25,  # 61 threads take parts of 4 or 5 rows, where 17 rows a thread would do
     "add_at 250,000 rows of 64 into 100,000": 3.0,  # ranges are quantiles of 256 indices
     "add_at 1,000,000 float32 into 1,000,000": MANY,  # without AVX-512 one thread applies all
 }

@@ -92,4 +92,4 @@ def test_threads_write_to_bytes_of_their_own(columns, start, most):
     layouts = packed(2, columns), packed(2, 1), packed(1, 1, type="int4"), y
     _, _, parts, threads = cut("quantize_linear", layouts, Budget(5, 1))
     assert threads == most
-    assert parts in (most, 4 * most, fields["items"])
+    assert most <= parts <= 16 * most

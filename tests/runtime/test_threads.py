@@ -239,3 +239,10 @@ def test_limit_threads_in_two_threads_at_a_time_puts_each_limit_back():
     other.join()
     assert seen == [1, 3]
     assert threads.budget().threads == 3
+
+
+@pytest.mark.parametrize(
+    ("n", "most", "parts"), [(1, 9, 1), (2, 1000, 2), (61, 1000, 500), (64, 64, 64), (64, 65, 65), (3, 10**6, 25)]
+)
+def test_from_three_threads_on_there_are_several_parts_of_equally_many_pieces(n, most, parts):
+    assert threads.parts_for(n, most) == parts

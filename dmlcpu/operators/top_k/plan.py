@@ -35,6 +35,7 @@ _log = logging.getLogger("dmlcpu")
 INDEX_WORD = np.dtype(np.uint32)
 
 _SINGLY = ("tournament", "select_sort")  # kernels that take one sequence after the other
+_MOST_CELLS = (32 << 20) // CELL  # of workspace, for more parts than threads
 
 # Between the workspaces of two threads, in elements: no cache line, nor the next one that processors fetch with it, is
 # written by both.
@@ -100,8 +101,11 @@ def plan(call: Call, strides: tuple[Shape | None, Shape | None], budget: Budget)
     problem, sequences = _lay_out(call.axis, *forms)
     entry, reason = choose(problem, width, budget)
     threads = _cut(entry, problem, width, budget)
-    parts = parts_for(threads, problem.rows) if entry.name in _SINGLY else threads
-    keys, positions = _share_of_workspace(entry, problem, parts)
+    keys, positions = _share_of_workspace(entry, problem, threads)
+    share_cells = positions + -(-keys * width // CELL)
+    parts = threads
+    if entry.name in _SINGLY and 16 * threads * share_cells <= _MOST_CELLS:  # there may be twice as many parts as asked
+        parts = parts_for(threads, problem.rows)
     key_map = make_key_map(KINDS[data_type.kind], width, data_type.infinity, call.largest, call.nan_last)
     work = record_of(
         WORK,
@@ -121,7 +125,7 @@ def plan(call: Call, strides: tuple[Shape | None, Shape | None], budget: Budget)
         results=results,
         kernel=entry.name,
         is_single=parts == 1,
-        workspace=Workspace(parts * (positions + -(-keys * width // CELL))),
+        workspace=Workspace(parts * share_cells),
         row=entry,
         call=entry.kernel.for_parts(parts, threads),
         merge=merge_parts,
