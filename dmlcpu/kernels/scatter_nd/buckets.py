@@ -10,12 +10,11 @@ beside it, and all of them are written to most often.
 import numpy as np
 
 from dmlcpu.kernels.scatter_nd.apply import apply_slices
-from dmlcpu.kernels.scatter_nd.cuts import cuts_of
 from dmlcpu.kernels.scatter_nd.owned import copy_owned
 from dmlcpu.kernels.scatter_nd.partition import pair_of, turn_of
 from dmlcpu.kernels.scatter_nd.reduction import update_elements
 from dmlcpu.kernels.scatter_nd.rows import copy_range
-from dmlcpu.kernels.scatter_nd.work import BLOCK, WORK, block_of, share_space_of
+from dmlcpu.kernels.scatter_nd.work import BLOCK, WORK, block_of, cuts_of, share_space_of
 from dmlcpu.runtime.atomics import fetch_add
 from dmlcpu.runtime.intrinsics import as_words, either
 from dmlcpu.runtime.jit import device
