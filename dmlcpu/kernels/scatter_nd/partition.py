@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.scatter_nd.cuts import bins_of, bucket_of
+from dmlcpu.kernels.scatter_nd.cuts import find_buckets
 from dmlcpu.kernels.scatter_nd.linearize import linearize
 from dmlcpu.kernels.scatter_nd.rows import fence, stream
 from dmlcpu.kernels.scatter_nd.work import BLOCK, PAIRS, ROWS, SLICES, WORK, block_of, cuts_of, share_space_of
@@ -62,12 +62,12 @@ def clear_histogram(part, buckets, scratch):
 
 
 @device
-def add_to_histogram(part, offsets, count, buckets, scratch):
-    """Count offsets[:count] into a share's histogram."""
-    counts, cuts = share_space_of(part, buckets, scratch).counts, cuts_of(buckets, scratch)
-    bits, bins = buckets.bits, bins_of(buckets)
+def add_to_histogram(part, block, count, buckets, scratch):
+    """Count the first offsets of a block into a share's histogram."""
+    counts, found = share_space_of(part, buckets, scratch).counts, block.numbers
+    find_buckets(block.offsets, count, buckets, scratch, found)
     for i in range(count):
-        counts[bucket_of(offsets[i], bits, bins, cuts)] += 1
+        counts[np.uintp(found[i])] += 1
 
 
 @device
@@ -109,13 +109,14 @@ def partition(part, parts, indices, updates, works, scratch):
     for begin in range(first, last, BLOCK):
         count = min(BLOCK, last - begin)
         linearize(indices, work.tuples, begin, begin + count, work.writing_mode, block.offsets)
+        find_buckets(block.offsets, count, work.buckets, scratch, block.numbers)
         if is_numbered:
             for i in range(count):
                 numbers[i] = begin + i - before
-            put_pairs(part, count, block.offsets, numbers, 0, 1, work, scratch)
+            put_pairs(part, count, block, numbers, 0, 1, work.buckets, scratch)
         else:
             u = work.updates.start + begin * step
-            put_pairs(part, count, block.offsets, updates, u, step, work, scratch)
+            put_pairs(part, count, block, updates, u, step, work.buckets, scratch)
     if is_numbered:
         flush(part, numbers, work.buckets, scratch)
     else:
@@ -124,24 +125,23 @@ def partition(part, parts, indices, updates, works, scratch):
 
 
 @device
-def put_pairs(part, count, offsets, values, u, step, work, scratch):
-    """Put a block of updates into the buckets of a share: offsets[:count] and values, `step` apart, from u on."""
-    mine, cuts = share_space_of(part, work.buckets, scratch), cuts_of(work.buckets, scratch)
-    bits, bins, firsts = work.buckets.bits, bins_of(work.buckets), cuts.firsts
-    limits, ends, buffers, pairs = mine.limits, mine.ends, mine.buffers, scratch[work.buckets.pairs :]
+def put_pairs(part, count, block, values, u, step, buckets, scratch):
+    """Put a block's offsets, within ranges, and values, `step` apart from u on, into the buckets of a share."""
+    mine, offsets, found = share_space_of(part, buckets, scratch), block.offsets, block.numbers
+    limits, ends, buffers, pairs = mine.limits, mine.ends, mine.buffers, scratch[buckets.pairs :]
     near_offsets, near_values = as_words(buffers, 0, np.uint32(0)), as_words(buffers, 0, values)
     pair = pair_of(near_values)
     a_line = PAIRS * pair.cells
     for i in range(count):
-        bucket = bucket_of(offsets[i], bits, bins, cuts)
+        bucket = np.uintp(found[i])
         to = ends[bucket]
-        at = np.uintp(bucket) * np.uintp(PAIRS) + np.uintp(to & PAIRS - 1)
-        near_offsets[at * np.uintp(pair.offset_step)] = offsets[i] - firsts[bucket]
+        at = bucket * np.uintp(PAIRS) + np.uintp(to & PAIRS - 1)
+        near_offsets[at * np.uintp(pair.offset_step)] = offsets[i]
         near_values[at * np.uintp(pair.value_step) + np.uintp(pair.value_at)] = values[np.uintp(u + i * step)]
         ends[bucket] = to + 1
         # If another thread changed indices since they were counted, do not write beyond the counted pairs.
         if to & PAIRS - 1 == PAIRS - 1 and to < limits[bucket] + PAIRS - 1:
-            stream(buffers, bucket * a_line, pairs, (to - PAIRS + 1) * pair.cells, a_line)
+            stream(buffers, np.intp(bucket) * a_line, pairs, (to - PAIRS + 1) * pair.cells, a_line)
 
 
 @device

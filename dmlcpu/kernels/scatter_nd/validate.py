@@ -46,5 +46,5 @@ def validate(part, parts, indices, works, scratch):
         if report != VALID:
             break
         if counts:
-            add_to_histogram(part, block.offsets, end - begin, work.buckets, scratch)
+            add_to_histogram(part, block, end - begin, work.buckets, scratch)
     scratch[part] = report

@@ -48,11 +48,16 @@ def lay_buckets(
     balances: ranges are made of about as many updates, too; has_numbers: pairs have numbers of updates.
     """
     span, width = tensors.span, tensors.width
-    bits = max((span - 1).bit_length() - (MOST_BINS.bit_length() - 1), 0)
-    steps = min(_RANGES * owners, MOST_BUCKETS // 2) if balances else 0
-    near = -(-span * width * 4 // second_level_cache())  # of a quarter of that cache
-    evens = min(max(near, _RANGES * owners, _LEAST_EVENS), MOST_BUCKETS - steps, span)
-    samples = _SAMPLES * owners if balances else 0
+    near = second_level_cache() // 4 // width  # words of a range
+    if balances:
+        bits = max((span - 1).bit_length() - (MOST_BINS.bit_length() - 1), 0)
+        steps, samples = min(_RANGES * owners, MOST_BUCKETS // 2), _SAMPLES * owners
+        evens = min(max(-(-span // near), _RANGES * owners, _LEAST_EVENS), MOST_BUCKETS - steps, span)
+    else:
+        bits = max(min(near.bit_length(), (span // _LEAST_EVENS).bit_length()) - 1, 0)
+        while (span - 1 >> bits) >= MOST_BUCKETS:  # an offset within a bucket has at most 32 bits, up to 2**39 words
+            bits += 1
+        steps, samples, evens = 0, 0, (span - 1 >> bits) + 1
     a_pair = 2 if width == 8 and not has_numbers else 1
     turn = min(tensors.count, _MOST_PAIRS // CELL // a_pair)
     counter = -(-cells // _LINE_CELLS) * _LINE_CELLS
@@ -122,7 +127,8 @@ class Partition:
             if turn:
                 self.count_turn(turn, indices, work, scratch)
             self.partition(indices, updates, work, scratch)
-            self.order(scratch)
+            if self.buckets.samples:
+                self.order(scratch)
             scratch[self.buckets.counter] = 0
             self.apply(x, updates, out, work, scratch)
             x = x[:0]

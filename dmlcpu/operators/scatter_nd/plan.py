@@ -218,7 +218,7 @@ def _partition(
     mode, copied, cut = asked
     is_serial, is_numbered = layout["is_serial"] or cut.selects, layout["slices"]["kind"] in _NUMBERED
     # Where one thread would take less time than a balanced partition, ranges need only be as long as the caches like.
-    balances = not is_serial or cut.gains or (budget.kernel is not None and cut.parts > 2)
+    balances = is_numbered or cut.gains or (budget.kernel is not None and cut.parts > 2)
     shares = {"balances": balances, "has_numbers": is_numbered}
     buckets, cells = lay_buckets(tensors, cut.parts, cut.takers, cells, **shares)
     falls_back = is_serial and budget.kernel is None
