@@ -88,11 +88,14 @@ def apply_bucket_slices(part, parts, x, updates, out, works, scratch):
         owned, short = out[first:last], last - first if is_short else 0
         move(short, owned, near)
         target = either(short > 0, near, 0, owned)
+        found = 0
         for other in range(buckets.shares):
             begin, count = pairs_of(other, bucket, buckets, scratch)
-            for i in range(begin, begin + count, BLOCK):
-                found = min(BLOCK, begin + count - i)
-                for j in range(found):
-                    block.own[j], block.numbers[j] = words[2 * (i + j)], words[2 * (i + j) + 1]
-                apply_slices(found, before, updates, target, work, block)
+            for i in range(begin, begin + count):
+                block.own[found], block.numbers[found] = words[2 * i], words[2 * i + 1]
+                found += 1
+                if found == BLOCK:
+                    apply_slices(found, before, updates, target, work, block)
+                    found = 0
+        apply_slices(found, before, updates, target, work, block)
         move(short, near, owned)

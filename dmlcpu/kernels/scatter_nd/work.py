@@ -14,6 +14,7 @@ BLOCK = 256  # updates that a share handles together
 PAIRS = 8  # pairs of an offset and a value that are buffered in the nearest cache and written to memory together
 MOST_BUCKETS = 256  # the buffers of more would not fit the caches
 MOST_BINS = 1024  # their table takes 2 KiB of the nearest cache
+TABLES = 4  # finer ones, of as many parts of a bin
 
 VALID = -1  # the report of a share that finds no index out of range, instead of a place
 SKIPPED = -1  # the offset of an update that is dropped
@@ -109,7 +110,8 @@ CUTS = record(
     count=np.int64,  # of buckets
     firsts=(np.int64, MOST_BUCKETS + 2),  # the first offset of each, and ends for the last and for skipped updates
     order=(np.int64, MOST_BUCKETS),  # in which threads take them
-    bins=(np.int16, MOST_BINS + 1),  # the bucket of the first offset in each bin, and that of skipped updates
+    bins=(np.int16, MOST_BINS + 1),  # the bucket of the first offset in each bin; ~ a table; that of skipped updates
+    tables=(np.int16, TABLES * MOST_BINS),  # such buckets for parts of a bin
 )
 
 BLOCK_CELLS, SHARE_CELLS, CUTS_CELLS = cells_of(BLOCK_SPACE), cells_of(SHARE_SPACE), cells_of(CUTS)

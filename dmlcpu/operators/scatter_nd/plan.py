@@ -58,10 +58,14 @@ _SELECTED_UPDATES = 1 << 17
 # as to copy two bytes, to and fro.
 _SPECULATIVE_BYTES, _MOST_SPECULATIVE_BYTES = 1 << 16, 1 << 20
 # Each share of the output that is not of buckets reads all indices. With a pass that validates them, no more than four
-# times the indices are read, by however many threads.
+# times the indices are read, by however many threads. For slices a fourth reader would take longer than a partition: a
+# share of a quarter of the 8 ns below is 2 ns, and a reader selects from each tuple in 1 to 2 ns.
 _MOST_READERS = 3
-# What a partition takes, in nanoseconds: in all, and for each single element, of which one thread applies one in 1 ns.
-_PARTITION_NS, _PARTITIONED_NS = 80_000, 6
+# What a partition takes in nanoseconds, on Zen 3 beside other work: to find ranges and to wake threads four times; and,
+# in all threads together, for each single element, of which one thread applies one in 1 ns. To count, partition and
+# apply 1,000,000 took 1.6 + 5.7 + 0.8 ns into 1,000, and 2.5 + 8.1 + 2.1 into 1,000,000, where one thread took 1.1 and
+# 5.5. So eight threads break even.
+_PARTITION_NS, _PARTITIONED_NS = 80_000, 8
 
 _NOTHING = np.zeros(64, np.uint8)  # in the place of arrays without elements, which kernels are not given
 
@@ -197,15 +201,18 @@ def _cut(tensors: Tensors, layout: Fields, copied: int, budget: Budget, *, can_g
     copy = nbytes // 32
     update = count * (5 + tensors.slice_size // 4)
     ranges["copied"] = BLOCK * copy // max(copy + update, 1)
-    parts = budget.parts(count * max(tensors.coordinates, 1), most=count)
+    look = count * max(tensors.coordinates, 1)
+    parts, many = (budget.parts(work, most=count) for work in (look, _PARTITIONED_NS * look))
     takers, alone = (budget.parts(work, most=ranges["count"]) for work in (update + copy, update))
     if layout["is_serial"]:
-        gains = can_gain and count > _PARTITION_NS + count * _PARTITIONED_NS // parts
+        gains = can_gain and count > _PARTITION_NS + count * _PARTITIONED_NS // many
         owners = min(takers, _MOST_READERS) if selects else 1
-        return Cut(parts, owners, takers, budget.parts(copy, most=tensors.span), gains, selects)
-    gains = alone > _MOST_READERS and update + copy >= _PARTITION_NS * _MOST_READERS
-    owners = takers if takers <= _MOST_READERS else min(alone, _MOST_READERS)
-    return Cut(parts, owners, takers, takers, gains, selects)
+        copies = budget.parts(copy, most=tensors.span)
+    else:
+        gains = alone > _MOST_READERS and update + copy >= _PARTITION_NS * _MOST_READERS
+        owners = takers if takers <= _MOST_READERS else min(alone, _MOST_READERS)
+        copies = takers
+    return Cut(many if gains else parts, owners, takers, copies, gains, selects)
 
 
 def _partition(
