@@ -4,7 +4,7 @@ Some ranges are of even length, as long as the caches like. The others are quant
 about as many updates. An element, or slice, that gets more than that has a range of its own.
 
 The bucket of an offset is looked up: the output is cut into bins, and a table has the first bucket of each bin. Ranges
-begin where bins do, unless a bin holds the updates of several ranges; only there are buckets searched. A few bins, where
+begin where bins do, unless a bin holds the updates of several ranges; only there are buckets searched. A few bins where
 those of very many meet, have finer tables: with Zipf indices a search took 22 ns more for each update (Zen 3). Without
 a sample, bins are the ranges, and nothing is looked up: the table took 3 ns more.
 """
