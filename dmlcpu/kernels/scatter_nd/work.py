@@ -70,7 +70,7 @@ WORK = record(
     ranges=record(
         count=np.int64,  # the smallest pieces of out that a share can own
         size=np.int64,  # their words
-        copied=np.int64,  # of BLOCK parts of the work, those that are the copy
+        copied=np.int64,  # of BLOCK parts of the work, those that are the copy; BLOCK: copied ranges are even
     ),
     buckets=record(
         evens=np.int64,  # ranges of even length; 0: updates are not partitioned
