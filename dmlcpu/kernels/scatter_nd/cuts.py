@@ -120,6 +120,12 @@ def find_firsts(sampled, size, buckets, firsts):
 
 
 @device
+def bin_of(offset, bits, bins):
+    """Return the bin of an offset; that of skipped updates, whose offset is negative, is the extra last one."""
+    return np.uintp(min(np.uint64(offset) >> np.uint64(bits), bins))
+
+
+@device
 def find_buckets(offsets, count, buckets, scratch, found):
     """Write the buckets of offsets[:count] to found, and instead of these offsets those within the ranges.
 
@@ -129,13 +135,13 @@ def find_buckets(offsets, count, buckets, scratch, found):
     if buckets.samples == 0:
         low_bits = (1 << bits) - 1
         for i in range(count):
-            found[i] = np.int64(min(np.uint64(offsets[i]) >> np.uint64(bits), bins))
+            found[i] = np.int64(bin_of(offsets[i], bits, bins))
             offsets[i] &= low_bits
         return
     low_bits, shift = (1 << bits) - 1, fine_shift(bits)
     for i in range(count):
         offset = offsets[i]
-        bucket = np.intp(cuts.bins[np.uintp(min(np.uint64(offset) >> np.uint64(bits), bins))])
+        bucket = np.intp(cuts.bins[bin_of(offset, bits, bins)])
         if bucket < 0:
             bucket = np.intp(cuts.tables[np.uintp(~bucket * MOST_BINS + ((offset & low_bits) >> shift))])
         while offset >= cuts.firsts[bucket + 1]:
