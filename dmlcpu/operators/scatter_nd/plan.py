@@ -298,7 +298,7 @@ def _validation(tensors: Tensors, mode: int, copied: int) -> int:
 
 def _choose(tensors: Tensors, layout: Fields, cut: Cut, budget: Budget) -> tuple[bool, str]:
     """Return whether updates are partitioned first, and why."""
-    count, owners, kernel = tensors.count, cut.owners, budget.kernel
+    count, kernel = tensors.count, budget.kernel
     has_updates = count > 0 and 0 not in tensors.shape
     can = {None: True, "apply": True, "apply_buckets": has_updates, "apply_selected": cut.selects}
     if not can.get(kernel, False):
@@ -313,7 +313,7 @@ def _choose(tensors: Tensors, layout: Fields, cut: Cut, budget: Budget) -> tuple
             return False, f"fewer than {_PARTITIONED_UPDATES} updates, or into less than {least} bytes"
         return True, f"{cut.parts} threads take less time than one"
     if cut.gains:
-        return True, f"{owners} threads would each read all indices"
+        return True, f"{cut.takers} threads would each read all indices"
     return False, f"slices for at most {_MOST_READERS} threads"
 
 
