@@ -16,7 +16,7 @@ from dmlcpu.runtime.records import CACHE_LINE, CELL
 _LINE_CELLS = CACHE_LINE // CELL
 _LEAST_EVENS = 16  # for shares to take turns with
 # For each thread: ranges of about as many updates, and samples. Ranges are taken the fullest first, so two of even size
-# suffice; four leave room for quantiles that are off. Counted: of 1,000,000 uniform single elements the largest share is
+# suffice; four leave room for quantiles that are off. Counted: of 1,000,000 uniform single elements the largest is
 # 1.05 times the mean with 64 threads and 1.07 with 128; of 250,000 rows 1.03 and 1.10. With Zipf indices it is that of
 # the commonest index.
 _RANGES, _SAMPLES = 4, 16
