@@ -209,3 +209,9 @@ def quantized(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype)
     if rng.random() < 0.2:
         return np.full(shape, rng.choice([limits.min, limits.max]), dtype)
     return rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
+
+
+def zipf(size, count, seed=0):
+    """Return indices of a dimension: the n-th is n**1.1 times as rare as the first."""
+    weights = np.arange(1, size + 1) ** -1.1
+    return np.random.default_rng(seed).choice(size, count, p=weights / weights.sum())

@@ -61,7 +61,7 @@ def fill(works, shape, count, coordinates, options):
                       out_step=1, out_strides=(0,), updates_step=1, updates_strides=(0,)),
         reduction=reduction, half=PLAIN, mode=mode, writing_mode=writing_mode_of(mode, validation),
         validation=validation, is_serial=is_serial(kind, reduction, PLAIN), accumulator=0,
-        ranges=(ranges, size), buckets=_NO_BUCKETS,
+        ranges=(ranges, size, 0), buckets=_NO_BUCKETS,
     ))  # fmt: skip
 
 

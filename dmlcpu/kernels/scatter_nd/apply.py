@@ -19,7 +19,7 @@ import numpy as np
 
 from dmlcpu.kernels.scatter_nd.linearize import linearize
 from dmlcpu.kernels.scatter_nd.offsets import select_range
-from dmlcpu.kernels.scatter_nd.owned import copy_owned, even_range, lines_of, sampled_range
+from dmlcpu.kernels.scatter_nd.owned import copy_owned, lines_of, owned_range
 from dmlcpu.kernels.scatter_nd.places import Bounds, update_places
 from dmlcpu.kernels.scatter_nd.reduction import ADD, OVERWRITE, Run, reduce_half, update_run
 from dmlcpu.kernels.scatter_nd.rows import add_run, copy_run
@@ -67,11 +67,9 @@ def apply(part, parts, x, indices, updates, out, works, scratch):
         first, last = share(part, parts, count)
         scratch[part] = apply_places(first, last, indices, updates, mine, work, block)
         return
+    owned = owned_range(part, parts, x.size > 0, indices, work, lines_of(out), block.own)
     if x.size > 0:
-        owned = even_range(part, parts, work.ranges, lines_of(out))
         copy_owned(x, out, min(owned.first, x.size), min(owned.last, x.size))
-    else:
-        owned = sampled_range(part, parts, indices, work, lines_of(out), block.own)
     for begin in range(0, count, BLOCK):
         report = apply_block(begin, min(begin + BLOCK, count), owned, indices, updates, out, work, block)
         if report != VALID:

@@ -41,36 +41,60 @@ def lines_of(out):
 
 
 @device
-def even_range(part, parts, ranges, lines):
-    """Return an even part of the output: whole slices where these lie in order, else whole pairs of cache lines.
+def owned_range(part, parts, copies, indices, work, lines, sample):
+    """Return the range of a share. Every range gets about as much work: updates, and the copy if shares copy.
 
-    ranges: of the work record. `last` may be behind the last word of the output.
+    Its bounds are even, if that will do for a copy; or quantiles of a sample of offsets, the same for every share.
+    sample: int64, room for BLOCK. `last` may be behind the last word of the output.
     """
-    first, last = share(part, parts, ranges.count)
-    if ranges.size != 1:
-        return Owned(first * ranges.size, last * ranges.size)
-    return Owned(line_before(first, lines), line_before(last, lines) if part + 1 < parts else last)
+    if parts == 1:
+        return Owned(0, np.iinfo(np.int64).max)
+    tuples, mode = work.tuples, DROP if work.writing_mode == RAISE else work.writing_mode
+    copied = work.ranges.copied if copies else 0
+    # One offset for 4,096 elements costs little. With 16 offsets of a permutation, one of two shares got 68 % of the
+    # updates; with 256, 53 %.
+    most = min(BLOCK, max(8 * parts, tuples.count * work.slices.length >> 12))
+    count = min(max(most * (BLOCK - copied) // BLOCK, 1), tuples.count)
+    for i in range(count):
+        number = i * tuples.count // count
+        linearize_singly(indices, tuples, number, number + 1, mode, sample, i)
+    if copies and is_spread(sample, count, parts, work.ranges):
+        begin, end = share(part, parts, work.ranges.count)
+        begin, end = begin * work.ranges.size, end * work.ranges.size
+    else:
+        evens = min(count * copied // max(BLOCK - copied, 1), BLOCK - count)
+        for i in range(evens):  # these stand for the copy
+            sample[count + i] = i * work.ranges.count // evens * work.ranges.size
+        sort_by_insertion(sample, count + evens)
+        begin, end = share(part, parts, count + evens)
+        begin, end = sample[begin], sample[end]
+    first = bound_at(begin, copies, work.ranges, lines) if part > 0 else 0
+    last = bound_at(end, copies, work.ranges, lines) if part + 1 < parts else np.iinfo(np.int64).max
+    return Owned(first, last)
 
 
 @device
-def sampled_range(part, parts, indices, work, lines, sample):
-    """Return the range of a share in place. Every range gets about as many updates.
+def is_spread(sample, count, parts, ranges):
+    """Return whether even ranges have about as much work, by the first `count` offsets of a sample."""
+    for part in range(1, parts):
+        bound, before = part * ranges.count // parts * ranges.size, 0
+        for i in range(count):
+            before += sample[i] < bound
+        # Of 256 offsets of a permutation, 8 more or less are before the middle: the standard deviation.
+        if abs(before * parts - part * count) * (BLOCK - ranges.copied) * 8 > parts * count * BLOCK:
+            return False
+    return True
 
-    Its bounds are quantiles of a sample of offsets, the same for every share. sample: int64, room for BLOCK.
+
+@device
+def bound_at(offset, copies, ranges, lines):
+    """Return where ranges meet near the offset of an update; offsets below 0 are of skipped updates.
+
+    A share that copies owns whole slices, where these lie in order. Otherwise it owns whole pairs of cache lines.
     """
-    tuples, mode = work.tuples, DROP if work.writing_mode == RAISE else work.writing_mode
-    # One offset for 4,096 elements costs little. With 16 offsets of a permutation, one of two shares got 68 % of the
-    # updates; with 256, 53 %.
-    size = min(min(BLOCK, max(8 * parts, tuples.count * work.slices.length >> 12)), tuples.count)
-    for i in range(size):
-        number = i * tuples.count // size
-        linearize_singly(indices, tuples, number, number + 1, mode, sample, i)
-    sort_by_insertion(sample, size)
-    begin, end = share(part, parts, size)
-    # Offsets below 0 are of skipped updates; `first` never exceeds `last`.
-    first = line_before(max(sample[begin], 0), lines) if part > 0 else 0
-    last = line_before(max(sample[end], 0), lines) if part + 1 < parts else np.iinfo(np.int64).max
-    return Owned(first, last)
+    if copies and ranges.size != 1:
+        return max(offset, 0)
+    return line_before(max(offset, 0), lines)
 
 
 @device

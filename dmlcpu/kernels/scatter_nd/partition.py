@@ -1,28 +1,29 @@
-"""The writing pass for many single elements all over a large output: a radix partition by offset comes first.
+"""Updates are put into buckets, each of which holds those of a range of the output, in index order.
 
-Elements far apart wait for memory one by one. A bucket holds the updates of a range of the output that fits the second
-cache. Each share puts its updates into the buckets, in index order, behind the updates of earlier shares. Then each
-free thread takes the next bucket, copies its range and applies its updates. So the result is a plain loop's.
+A bucket has pairs of an offset within its range and a value: the update itself if it is one element, else its number.
+Each share puts its updates behind those of earlier shares. If there are very many, some of them are partitioned and
+applied, then the next ones: in turns, so that the pairs take little memory.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from dmlcpu.kernels.scatter_nd.cuts import bin_of, bins_of, find_buckets
 from dmlcpu.kernels.scatter_nd.linearize import linearize
-from dmlcpu.kernels.scatter_nd.reduction import update_elements
-from dmlcpu.kernels.scatter_nd.rows import copy_range, fence, stream
-from dmlcpu.kernels.scatter_nd.work import BLOCK, PAIRS, WORK, block_of, share_space_of
+from dmlcpu.kernels.scatter_nd.rows import fence, stream
+from dmlcpu.kernels.scatter_nd.work import BLOCK, PAIRS, ROWS, SLICES, WORK, block_of, cuts_of, share_space_of
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.atomics import fetch_add
 from dmlcpu.runtime.intrinsics import as_words
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
 
+WHOLE = -1  # in the place of a turn: all updates, which are validated and not yet counted
+
 
 class Pair(NamedTuple):
-    """The layout of an offset's lower bits and its value in one or two cells."""
+    """The layout of an offset within a range and a value in one or two cells."""
 
     cells: int
     offset_step: int  # uint32 words from pair to pair
@@ -38,17 +39,40 @@ def pair_of(values):
 
 
 @device
-def bucket_of(offset, bits, count):
-    """Return the bucket of an offset. The extra last bucket is for skipped updates, whose offset is negative."""
-    return np.uintp(min(np.uint64(offset) >> np.uint64(bits), np.uint64(count)))
+def turn_of(buckets, scratch):
+    """Return the turn that is made now."""
+    return scratch[buckets.counter + 1]
 
 
 @device
-def add_to_histogram(part, offsets, count, buckets, scratch):
-    """Count offsets[:count] into a share's histogram."""
-    counts, bits, most = share_space_of(part, buckets, scratch).counts, buckets.bits, buckets.count
+def share_of_turn(part, parts, work, scratch):
+    """Return the range [first, last) of a share's updates in this turn."""
+    count, turn = work.tuples.count, turn_of(work.buckets, scratch)
+    begin = 0 if turn == WHOLE else turn * work.buckets.turn
+    first, last = share(part, parts, count if turn == WHOLE else min(count - begin, work.buckets.turn))
+    return begin + first, begin + last
+
+
+@device
+def clear_histogram(part, buckets, scratch):
+    """Begin to count a share's updates."""
+    counts = share_space_of(part, buckets, scratch).counts
+    for bucket in range(cuts_of(buckets, scratch).count + 1):
+        counts[bucket] = 0
+
+
+@device
+def add_to_histogram(part, block, count, buckets, scratch):
+    """Count the first offsets of a block into a share's histogram."""
+    counts, found, offsets = share_space_of(part, buckets, scratch).counts, block.numbers, block.offsets
+    if buckets.samples == 0:  # in one loop: two took 1 ns more for an offset
+        bits, bins = buckets.bits, np.uint64(bins_of(buckets))
+        for i in range(count):
+            counts[bin_of(offsets[i], bits, bins)] += 1
+        return
+    find_buckets(block.offsets, count, buckets, scratch, found)
     for i in range(count):
-        counts[bucket_of(offsets[i], bits, most)] += 1
+        counts[np.uintp(found[i])] += 1
 
 
 @device
@@ -57,50 +81,68 @@ def find_bounds(part, buckets, scratch):
 
     They follow all earlier buckets and the pairs of earlier shares, and start a cache line.
     """
-    mine = share_space_of(part, buckets, scratch)
+    mine, count = share_space_of(part, buckets, scratch), cuts_of(buckets, scratch).count
+    ends, limits = mine.ends, mine.limits
+    for bucket in range(count):
+        ends[bucket] = limits[bucket] = 0
+    for other in range(buckets.shares):  # one after the other: each read of another thread's memory is a whole line
+        counts = share_space_of(other, buckets, scratch).counts
+        for bucket in range(count):
+            pairs = counts[bucket] + PAIRS - 1 & -PAIRS
+            ends[bucket] += pairs if other < part else 0
+            limits[bucket] += pairs
     filled = 0
-    for bucket in range(buckets.count):
-        for other in range(buckets.shares):
-            if other == part:
-                mine.ends[bucket] = filled
-            filled += share_space_of(other, buckets, scratch).counts[bucket]
-            if other == part:
-                mine.limits[bucket] = filled
-            filled += -filled % PAIRS
-    mine.limits[buckets.count] = 0  # skipped updates are not written
-    mine.ends[buckets.count] = 0
+    for bucket in range(count):
+        pairs = limits[bucket]
+        ends[bucket] += filled
+        limits[bucket] = ends[bucket] + mine.counts[bucket]
+        filled += pairs
+    limits[count] = 0  # skipped updates are not written
+    ends[count] = 0
 
 
 @kernel
 def partition(part, parts, indices, updates, works, scratch):
-    """Put a share of the updates into buckets. indices: as uint32; updates: of one element each."""
+    """Put a share of the updates of this turn into buckets. indices: as uint32."""
     work = record_at(works, 0, WORK)
     block = block_of(part, parts, scratch)
     find_bounds(part, work.buckets, scratch)
-    first, last = share(part, parts, work.tuples.count)
+    first, last = share_of_turn(part, parts, work, scratch)
+    is_numbered = work.slices.kind in (ROWS, SLICES)
+    numbers, step = as_words(block.own, 0, np.uint32(0)), work.updates.strides[0]
+    before = turn_of(work.buckets, scratch) * work.buckets.turn
     for begin in range(first, last, BLOCK):
-        end = min(begin + BLOCK, last)
-        linearize(indices, work.tuples, begin, end, work.writing_mode, block.offsets)
-        put_pairs(part, begin, end - begin, block.offsets, updates, work, scratch)
-    flush(part, updates, work.buckets, scratch)
+        count = min(BLOCK, last - begin)
+        linearize(indices, work.tuples, begin, begin + count, work.writing_mode, block.offsets)
+        find_buckets(block.offsets, count, work.buckets, scratch, block.numbers)
+        if is_numbered:
+            for i in range(count):
+                numbers[i] = begin + i - before
+            put_pairs(part, count, block, numbers, 0, 1, work.buckets, scratch)
+        else:
+            u = work.updates.start + begin * step
+            put_pairs(part, count, block, updates, u, step, work.buckets, scratch)
+    if is_numbered:
+        flush(part, numbers, work.buckets, scratch)
+    else:
+        flush(part, updates, work.buckets, scratch)
     fence()
 
 
 @device
-def put_pairs(part, begin, count, offsets, updates, work, scratch):
-    """Put the block of updates that begins at update `begin` into the buckets of a share."""
-    mine = share_space_of(part, work.buckets, scratch)
-    buckets, bits, step = work.buckets.count, work.buckets.bits, work.updates.strides[0]
-    limits, ends, buffers, pairs = mine.limits, mine.ends, mine.buffers, scratch[work.buckets.pairs :]
-    near_offsets, near_values = as_words(buffers, 0, np.uint32(0)), as_words(buffers, 0, updates)
+def put_pairs(part, count, block, values, u, step, buckets, scratch):
+    """Put a block's offsets, within ranges, and values, `step` apart from u on, into the buckets of a share."""
+    mine, offsets, found = share_space_of(part, buckets, scratch), block.offsets, block.numbers
+    limits, ends, buffers, pairs = mine.limits, mine.ends, mine.buffers, scratch[buckets.pairs :]
+    near_offsets, near_values = as_words(buffers, 0, np.uint32(0)), as_words(buffers, 0, values)
     pair = pair_of(near_values)
-    low_bits, u, a_line = (1 << bits) - 1, work.updates.start + begin * step, PAIRS * pair.cells
+    a_line = PAIRS * pair.cells
     for i in range(count):
-        bucket = bucket_of(offsets[i], bits, buckets)
+        bucket = np.uintp(found[i])
         to = ends[bucket]
         at = bucket * np.uintp(PAIRS) + np.uintp(to & PAIRS - 1)
-        near_offsets[at * np.uintp(pair.offset_step)] = offsets[i] & low_bits
-        near_values[at * np.uintp(pair.value_step) + np.uintp(pair.value_at)] = updates[np.uintp(u + i * step)]
+        near_offsets[at * np.uintp(pair.offset_step)] = offsets[i]
+        near_values[at * np.uintp(pair.value_step) + np.uintp(pair.value_at)] = values[np.uintp(u + i * step)]
         ends[bucket] = to + 1
         # If another thread changed indices since they were counted, do not write beyond the counted pairs.
         if to & PAIRS - 1 == PAIRS - 1 and to < limits[bucket] + PAIRS - 1:
@@ -108,37 +150,11 @@ def put_pairs(part, begin, count, offsets, updates, work, scratch):
 
 
 @device
-def flush(part, updates, buckets, scratch):
+def flush(part, values, buckets, scratch):
     """Write the pairs left in the buffers of a share to its buckets."""
     mine, pairs = share_space_of(part, buckets, scratch), scratch[buckets.pairs :]
-    cells = pair_of(as_words(mine.buffers, 0, updates)).cells
-    for bucket in range(buckets.count):
+    cells = pair_of(as_words(mine.buffers, 0, values)).cells
+    for bucket in range(cuts_of(buckets, scratch).count):
         to = mine.ends[bucket] = min(mine.ends[bucket], mine.limits[bucket])
         left = to % PAIRS
         stream(mine.buffers, bucket * PAIRS * cells, pairs, (to - left) * cells, PAIRS * cells if left > 0 else 0)
-
-
-@kernel
-def apply_buckets(_, parts, x, out, works, scratch):
-    """Take buckets until none is left: copy the range of each and apply its updates.
-
-    x, out: elements of one type; x: empty, or laid out like out.
-    """
-    work = record_at(works, 0, WORK)
-    buckets = work.buckets
-    offsets, values = as_words(scratch, buckets.pairs, np.uint32(0)), as_words(scratch, buckets.pairs, out)
-    pair = pair_of(values)
-    while True:
-        bucket = fetch_add(scratch, buckets.counter)
-        if bucket >= buckets.count:
-            break
-        first, last = bucket << buckets.bits, min((bucket + 1) << buckets.bits, buckets.span)
-        if x.size > 0:  # into the caches: it is written to next
-            copy_range(x, out, first, last)
-        owned = out[first:last]
-        for part in range(buckets.shares):
-            its = share_space_of(part, buckets, scratch)
-            begin = its.limits[bucket] - its.counts[bucket]
-            update_elements(offsets[begin * pair.offset_step :], pair.offset_step,
-                            values[begin * pair.value_step + pair.value_at :], pair.value_step,
-                            its.ends[bucket] - begin, owned, work.reduction, work.half)  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlcpu.kernels.scatter_nd.linearize import indices_of, linearize
 from dmlcpu.kernels.scatter_nd.offsets import LANES, select_places, select_range
-from dmlcpu.kernels.scatter_nd.owned import copy_owned, even_range, lines_of, sampled_range
+from dmlcpu.kernels.scatter_nd.owned import copy_owned, lines_of, owned_range
 from dmlcpu.kernels.scatter_nd.reduction import PLAIN, update_elements
 from dmlcpu.kernels.scatter_nd.work import BLOCK, PLACES, WORK, block_of
 from dmlcpu.runtime.intrinsics import as_words, prefetch
@@ -26,11 +26,9 @@ def apply_selected(part, parts, x, indices, updates, out, works, scratch):
     """
     work = record_at(works, 0, WORK)
     block = block_of(part, parts, scratch)
+    owned = owned_range(part, parts, x.size > 0, indices, work, lines_of(out), block.own)
     if x.size > 0:
-        owned = even_range(part, parts, work.ranges, lines_of(out))
         copy_owned(x, out, min(owned.first, x.size), min(owned.last, x.size))
-    else:
-        owned = sampled_range(part, parts, indices, work, lines_of(out), block.own)
     count, values = work.tuples.count, as_words(block.numbers, 0, updates)
     for begin in range(0, count, BLOCK):
         found = select_own(begin, min(begin + BLOCK, count), owned, indices, updates, work, block, values)

@@ -2,8 +2,8 @@
 
 from dmlcpu.kernels.scatter_nd.linearize import indices_of, linearize
 from dmlcpu.kernels.scatter_nd.offsets import LANES, is_any_out
-from dmlcpu.kernels.scatter_nd.partition import add_to_histogram
-from dmlcpu.kernels.scatter_nd.work import BLOCK, VALID, WORK, block_of, share_space_of
+from dmlcpu.kernels.scatter_nd.partition import WHOLE, add_to_histogram, clear_histogram, share_of_turn, turn_of
+from dmlcpu.kernels.scatter_nd.work import BLOCK, VALID, WORK, block_of
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
@@ -25,24 +25,26 @@ def is_in_range(indices, tuples, first, last):
 def validate(part, parts, indices, works, scratch):
     """Report the place of the first bad coordinate of a share of the tuples, or VALID, in scratch[part].
 
-    If updates will be partitioned, count the updates of each bucket. indices: as uint32.
+    If updates will be partitioned, do this for the updates of a turn, and count those of each bucket; or do it for all
+    before the first turn, and count none. indices: as uint32.
     """
     work = record_at(works, 0, WORK)
     block = block_of(part, parts, scratch)
-    buckets = work.buckets.count
-    if buckets > 0:
-        counts = share_space_of(part, work.buckets, scratch).counts
-        for bucket in range(buckets + 1):
-            counts[bucket] = 0
     first, last = share(part, parts, work.tuples.count)
+    counts = False
+    if work.buckets.evens > 0:
+        first, last = share_of_turn(part, parts, work, scratch)
+        counts = turn_of(work.buckets, scratch) != WHOLE
+    if counts:
+        clear_histogram(part, work.buckets, scratch)
     report = VALID
     for begin in range(first, last, BLOCK):
         end = min(begin + BLOCK, last)
-        if buckets == 0 and is_in_range(indices, work.tuples, begin, end):
+        if not counts and is_in_range(indices, work.tuples, begin, end):
             continue
         report = linearize(indices, work.tuples, begin, end, work.mode, block.offsets)
         if report != VALID:
             break
-        if buckets > 0:
-            add_to_histogram(part, block.offsets, end - begin, work.buckets, scratch)
+        if counts:
+            add_to_histogram(part, block, end - begin, work.buckets, scratch)
     scratch[part] = report

@@ -13,6 +13,8 @@ from dmlcpu.runtime.records import CACHE_LINE, cells_of, record, record_at
 BLOCK = 256  # updates that a share handles together
 PAIRS = 8  # pairs of an offset and a value that are buffered in the nearest cache and written to memory together
 MOST_BUCKETS = 256  # the buffers of more would not fit the caches
+MOST_BINS = 1024  # their table takes 2 KiB of the nearest cache
+TABLES = 4  # finer ones, of as many parts of a bin
 
 VALID = -1  # the report of a share that finds no index out of range, instead of a place
 SKIPPED = -1  # the offset of an update that is dropped
@@ -65,13 +67,21 @@ WORK = record(
     validation=np.int64,
     is_serial=np.int64,  # whether a share applies its updates one by one, wherever they are: single elements
     accumulator=np.int64,  # words from the accumulator of a share to the next; 0: there is one share
-    ranges=record(count=np.int64, size=np.int64),  # the smallest pieces of out that a share can own, and their words
+    ranges=record(
+        count=np.int64,  # the smallest pieces of out that a share can own
+        size=np.int64,  # their words
+        copied=np.int64,  # of BLOCK parts of the work, those that are the copy; BLOCK: copied ranges are even
+    ),
     buckets=record(
-        count=np.int64,  # 0: updates are not partitioned
-        bits=np.int64,  # of an offset within a bucket
+        evens=np.int64,  # ranges of even length; 0: updates are not partitioned
+        steps=np.int64,  # ranges of about as many updates
+        samples=np.int64,  # of the offsets, to find these
+        bits=np.int64,  # of an offset within a bin
         span=np.int64,  # words of out
         shares=np.int64,  # of the updates
-        counter=np.int64,  # cells of the workspace: the number of the next bucket, the SHARE_SPACEs, and pairs
+        turn=np.int64,  # updates that are partitioned in one turn
+        counter=np.int64,  # cells of the workspace: places in the order of buckets and turns, CUTS, SHARE_SPACEs, pairs
+        cuts=np.int64,
         spaces=np.int64,
         pairs=np.int64,
     ),
@@ -94,7 +104,17 @@ SHARE_SPACE = record(
     buffers=(np.int64, 2 * PAIRS * (MOST_BUCKETS + 1)),  # pairs not yet written: software write-combining
 )
 
-BLOCK_CELLS, SHARE_CELLS = cells_of(BLOCK_SPACE), cells_of(SHARE_SPACE)
+# How the output is cut into the ranges of buckets.
+CUTS = record(
+    CACHE_LINE,
+    count=np.int64,  # of buckets
+    firsts=(np.int64, MOST_BUCKETS + 2),  # the first offset of each, and ends for the last and for skipped updates
+    order=(np.int64, MOST_BUCKETS),  # in which threads take them
+    bins=(np.int16, MOST_BINS + 1),  # the bucket of the first offset in each bin; ~ a table; that of skipped updates
+    tables=(np.int16, TABLES * MOST_BINS),  # such buckets for parts of a bin
+)
+
+BLOCK_CELLS, SHARE_CELLS, CUTS_CELLS = cells_of(BLOCK_SPACE), cells_of(SHARE_SPACE), cells_of(CUTS)
 
 
 @device
@@ -107,3 +127,9 @@ def block_of(part, parts, scratch):
 def share_space_of(part, buckets, scratch):
     """Return a share's SHARE_SPACE."""
     return record_at(scratch, buckets.spaces + part * SHARE_CELLS, SHARE_SPACE)
+
+
+@device
+def cuts_of(buckets, scratch):
+    """Return the CUTS of a call."""
+    return record_at(scratch, buckets.cuts, CUTS)

@@ -14,16 +14,14 @@ from dmlcpu.operators.table import Example, Workload
 
 
 def examples(dtype: str) -> Iterator[Example]:
-    """Yield a plain call, then those that write by each kernel, overwriting (elements are words) and reducing.
-
-    One thread applies single elements, or several select theirs; several apply slices.
-    """
+    """Yield a plain call, then those that write by each kernel, overwriting (elements are words) and reducing."""
     singles = _arguments(dtype)
     slices = {name: array if name == "indices" else array.repeat(2).reshape(-1, 2) for name, array in singles.items()}
     yield Example(singles)
     applying = [row.name for row in registry.available("scatter_nd", "apply")]
     for reduction in ("none", "add"):
-        yield Example({**slices, "reduction": reduction}, "apply")
+        for kernel in ("apply", "apply_buckets"):
+            yield Example({**slices, "reduction": reduction}, kernel)
         is_half = dtype in ("float16", "bfloat16") and reduction != "none"  # these are not selected
         for kernel in ("apply_buckets", *(["apply"] if is_half else applying)):
             yield Example({**singles, "reduction": reduction}, kernel)

@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -20,29 +20,30 @@ from dmlcpu.kernels.scatter_nd.choose import validation_of, writing_mode_of
 from dmlcpu.kernels.scatter_nd.owned import FALSE_SHARING
 from dmlcpu.kernels.scatter_nd.work import (
     BEFOREHAND,
+    BLOCK,
     BLOCK_CELLS,
     ELEMENTS,
-    MOST_BUCKETS,
-    PAIRS,
     PLACES,
     RAISE,
-    SHARE_CELLS,
+    ROWS,
+    SLICES,
     SPECULATIVE,
     WORK,
 )
+from dmlcpu.operators.scatter_nd.buckets import Buckets, Partition, lay_buckets
 from dmlcpu.operators.scatter_nd.call import MODES, NAME, Call, check, is_out, reduction_of
 from dmlcpu.operators.scatter_nd.layout import Fields, Tensors, element_type, lay_out, tensors_of
-from dmlcpu.operators.scatter_nd.run import BY_KERNEL, BY_NUMPY, IN_PLACE, Buckets, Plan, Targets
+from dmlcpu.operators.scatter_nd.run import BY_KERNEL, BY_NUMPY, IN_PLACE, Plan, Targets
 from dmlcpu.reference import scatter_nd as reference_scatter_nd
 from dmlcpu.runtime.memory import Workspace, frombuffer, packed_strides, second_level_cache, words
-from dmlcpu.runtime.records import CACHE_LINE, CELL, record_of
+from dmlcpu.runtime.records import CELL, record_of
 from dmlcpu.runtime.threads import REFERENCE, Budget
 
 _log = logging.getLogger("dmlcpu")
 
 _LONG = np.dtype(np.int64)
 _EXTREMES = (reductions.MINIMUM, reductions.MAXIMUM)
-_LINE_CELLS = CACHE_LINE // CELL
+_NUMBERED = (ROWS, SLICES)  # a bucket has the numbers of these updates
 _HALVES = {"float16": reductions.FLOAT16, "bfloat16": reductions.BFLOAT16}
 # Many single elements are partitioned first, where that pays: several threads then wait for memory at once. Measured on
 # Zen 4 with float32, two threads, ms, partitioned and by one thread: 100,000 into 16 MB 0.6 and 1.1, 500,000 2.2 and
@@ -56,9 +57,32 @@ _SELECTED_UPDATES = 1 << 17
 # with VNNI). Up to the second limit that holds if there is an index for each byte: it takes as long to look at an index
 # as to copy two bytes, to and fro.
 _SPECULATIVE_BYTES, _MOST_SPECULATIVE_BYTES = 1 << 16, 1 << 20
-_LEAST_BUCKETS = 16  # for shares to take turns with
+# Each share of the output that is not of buckets reads all indices. With a pass that validates them, no more than four
+# times the indices are read, by however many threads. For slices a fourth reader would take longer than a partition: a
+# share of a quarter of the 8 ns below is 2 ns, and a reader selects from each tuple in 1 to 2 ns.
+_MOST_READERS = 3
+# Ranges that are copied are even where slices have fewer bytes. Two threads that share them in balance skip every other
+# update, and took 1.26 times as long for 131,072 slices of 64 bytes in a sixteenth of the output (Zen 3, on a busy
+# machine).
+_LEAST_BALANCED = 256
+# What a partition takes in nanoseconds, on Zen 3 beside other work: to find ranges and to wake threads four times; and,
+# in all threads together, for each single element, of which one thread applies one in 1 ns. To count, partition and
+# apply 1,000,000 took 1.6 + 5.7 + 0.8 ns into 1,000, and 2.5 + 8.1 + 2.1 into 1,000,000, where one thread took 1.1 and
+# 5.5. So eight threads break even.
+_PARTITION_NS, _PARTITIONED_NS = 80_000, 8
 
 _NOTHING = np.zeros(64, np.uint8)  # in the place of arrays without elements, which kernels are not given
+
+
+class Cut(NamedTuple):
+    """Into how many shares the work is cut."""
+
+    parts: int  # of the updates
+    owners: int  # of the output, if updates are not partitioned
+    takers: int  # threads that take buckets, if they are
+    copies: int  # of the copy, if it is made before
+    gains: bool  # whether partitioning saves time
+    selects: bool  # owners select single elements
 
 
 @functools.lru_cache(maxsize=1024)
@@ -86,39 +110,43 @@ def plan(call: Call, budget: Budget) -> Prepared:
     tensors = tensors_of(call, element)
     reduction, half = reduction_of(dtype, call.reduction), _HALVES.get(dtype.name, reductions.PLAIN)
     layout, copied = lay_out(tensors, call.indices.dtype, reduction, half), _copied(call, tensors)
-    kernel, apply, reason = _choose(tensors, layout, budget)
-    partitions = kernel == "apply_buckets"
-    layout["is_serial"] &= apply == "apply"
-    parts, owners, copies = _cut(tensors, layout, copied, budget)
-    cells = max(parts, owners) * (1 + BLOCK_CELLS)
-    buckets, cells = _buckets(tensors, parts, cells) if partitions else (Buckets(), cells)
-    validation, has_pass, copies_first = _passes(tensors, layout, (mode, copied, copies), kernel)
-    targets, cells = _targets(tensors, layout, element, budget, validation, cells)
-    owners = max(owners, targets.count)
-    what = (tensors.count, tensors.slice_size, tensors.shape, kernel, reason, parts)
+    is_speculative = _validation(tensors, mode, copied) == SPECULATIVE
+    accumulators = _accumulators(tensors, layout, element, budget) if is_speculative else 1
+    cut = _cut(tensors, layout, copied, budget, can_gain=accumulators == 1 and tensors.span > 0)
+    partitions, reason = _choose(tensors, layout, cut, budget)
+    apply = "apply_selected" if cut.selects else "apply"
+    kernel = "apply_buckets" if partitions else apply
+    layout["is_serial"] &= not cut.selects
+    validation, has_pass, copies_first = _passes(tensors, layout, (mode, copied, cut), kernel)
+    cells = max(cut.parts, cut.owners, cut.takers if partitions else 1) * (1 + BLOCK_CELLS)
+    partition, buckets = None, Buckets()
+    if partitions:
+        partition, cells = _partition(tensors, layout, (mode, copied, cut), budget, cells)
+        buckets = partition.buckets
+    targets, cells = _targets(tensors, layout, accumulators, validation, cells)
+    owners = max(cut.owners, targets.count)
+    what = (tensors.count, tensors.slice_size, tensors.shape, kernel, reason, cut.parts)
     _log.debug("scatter_nd: %d updates of %d words into %s: %s (%s), %d parts", *what)
     row: Row = registry.find(NAME, "apply", apply)
     return Plan(
         operator=NAME,
         results=results,
         kernel=kernel,
-        is_single=parts == owners == copies == 1,
+        is_single=cut.parts == owners == cut.copies == 1 and not (partitions and cut.takers > 1),
         workspace=Workspace(cells),
         row=row,
-        validate=_kernel("validate", parts) if has_pass else None,
-        copy=_kernel("copy", copies) if copies_first else None,
+        validate=_kernel("validate", cut.parts) if has_pass else None,
+        copy=_kernel("copy", cut.copies) if copies_first else None,
         apply=row.kernel.for_parts(owners),
-        partition=_kernel("partition", parts) if partitions else None,
-        apply_buckets=_kernel("apply_buckets", parts) if partitions else None,
+        partition=partition,
         has_stages=any((owners > 1, has_pass, copies_first, partitions, copied == BY_NUMPY, validation == SPECULATIVE)),
-        parts=parts,
+        parts=cut.parts,
         owners=owners,
         copied=copied,
         validation=validation,
         targets=targets,
         merge=_merge(call, targets, element, budget) if targets.count > 1 else None,
-        buckets=buckets,
-        most=_most_in_a_bucket(tensors, parts, budget),
+        count=tensors.count,
         work=_work(layout, mode, validation, targets, buckets),
         element=element,
         nothing=None if copied == BY_KERNEL else np.empty(0, element),
@@ -135,17 +163,19 @@ def _copied(call: Call, tensors: Tensors) -> int:
     return BY_NUMPY if has_gaps or any(n > 1 and mine != other for n, mine, other in steps) else BY_KERNEL
 
 
-def _passes(tensors: Tensors, layout: Fields, asked: tuple[int, int, int], kernel: str) -> tuple[int, bool, bool]:
-    """Return when indices are validated, and whether `validate` and `copy` run first.
+def _passes(tensors: Tensors, layout: Fields, asked: tuple[int, int, Cut], kernel: str) -> tuple[int, bool, bool]:
+    """Return when indices are validated, and whether `validate` and `copy` run first, if updates are not partitioned.
 
-    asked: the mode, how x is copied, and the shares of that.
+    asked: the mode, how x is copied, and how the work is cut.
     """
-    mode, copied, copies = asked
+    mode, copied, cut = asked
     validation = _validation(tensors, mode, copied) if kernel == "apply" else BEFOREHAND
-    has_copy = copied == BY_KERNEL and validation != SPECULATIVE and copies > 1
-    copies_first = has_copy and (layout["is_serial"] or not tensors.is_in_order)
+    has_copy = copied == BY_KERNEL and validation != SPECULATIVE
+    spreads = not tensors.is_in_order and layout["slices"]["kind"] in _NUMBERED and kernel == "apply_buckets"
+    more = cut.copies > 1 and (layout["is_serial"] or not tensors.is_in_order or cut.copies > cut.owners)
+    copies_first = has_copy and (spreads or more)
     validation = BEFOREHAND if copies_first else validation
-    has_pass = validation == BEFOREHAND and tensors.count > 0 and (mode == RAISE or kernel == "apply_buckets")
+    has_pass = validation == BEFOREHAND and tensors.count > 0 and mode == RAISE and kernel != "apply_buckets"
     return validation, has_pass, copies_first
 
 
@@ -167,35 +197,81 @@ def _kernel(stage: str, parts: int) -> Callable[..., Any]:
     return run
 
 
-def _cut(tensors: Tensors, layout: Fields, copied: int, budget: Budget) -> tuple[int, int, int]:
-    """Return into how many shares the updates are cut, the output, and the copy if it is made before."""
-    count = tensors.count
+def _cut(tensors: Tensors, layout: Fields, copied: int, budget: Budget, *, can_gain: bool) -> Cut:
+    """Return into how many shares the work is cut; can_gain: single elements may be partitioned to save time."""
+    count, ranges, selects = tensors.count, layout["ranges"], _selects(tensors, layout, budget)
     nbytes = math.prod(tensors.shape) * tensors.element * tensors.width if copied == BY_KERNEL else 0
     # In nanoseconds (Zen 4, within a factor of 2): an offset, the words there, the copy.
     copy = nbytes // 32
-    work = count * (5 + tensors.slice_size // 4) + copy
-    parts = budget.parts(count * max(tensors.coordinates, 1), most=count)
-    owners = budget.parts(work, most=layout["ranges"]["count"])
-    return (parts, 1, budget.parts(copy, most=tensors.span)) if layout["is_serial"] else (parts, owners, owners)
+    update = count * (5 + tensors.slice_size // 4)
+    is_long = tensors.slice_size * tensors.width >= _LEAST_BALANCED
+    ranges["copied"] = BLOCK * copy // max(copy + update, 1) if is_long else BLOCK
+    look = count * max(tensors.coordinates, 1)
+    parts, many = (budget.parts(work, most=count) for work in (look, _PARTITIONED_NS * look))
+    takers, alone = (budget.parts(work, most=ranges["count"]) for work in (update + copy, update))
+    if layout["is_serial"]:
+        gains = can_gain and count > _PARTITION_NS + count * _PARTITIONED_NS // many
+        owners = min(takers, _MOST_READERS) if selects else 1
+        copies = budget.parts(copy, most=tensors.span)
+    else:
+        gains = alone > _MOST_READERS and update + copy >= _PARTITION_NS * _MOST_READERS
+        owners = takers if takers <= _MOST_READERS else min(alone, _MOST_READERS)
+        copies = takers
+    return Cut(many if gains else parts, owners, takers, copies, gains, selects)
+
+
+def _partition(
+    tensors: Tensors, layout: Fields, asked: tuple[int, int, Cut], budget: Budget, cells: int
+) -> tuple[Partition, int]:
+    """Return how updates are partitioned, and the cells of the workspace with that; cells: those before.
+
+    asked: the mode, how x is copied, and how the work is cut.
+    """
+    mode, copied, cut = asked
+    is_serial, is_numbered = layout["is_serial"] or cut.selects, layout["slices"]["kind"] in _NUMBERED
+    # Where one thread would take less time than a balanced partition, ranges need only be as long as the caches like.
+    balances = is_numbered or cut.gains or (budget.kernel is not None and cut.parts > 2)
+    shares = {"balances": balances, "has_numbers": is_numbered}
+    buckets, cells = lay_buckets(tensors, cut.parts, cut.takers, cells, **shares)
+    falls_back = is_serial and budget.kernel is None
+    partition = Partition(
+        buckets=buckets,
+        count=tensors.count,
+        checks=mode == RAISE,
+        copies=copied == BY_KERNEL and (tensors.is_in_order or not is_numbered),
+        most=3 * buckets.turn // 4 if falls_back else tensors.count,
+        update=5 + tensors.slice_size / 4,
+        copy=tensors.width / 32,
+        sample=_kernel("sample", 1),
+        cut=_kernel("cut", 1),
+        count_all=_kernel("validate", cut.parts),
+        partition=_kernel("partition", cut.parts),
+        apply=_kernel("apply_bucket_slices" if is_numbered else "apply_buckets", cut.takers),
+    )
+    return partition, cells
 
 
 def _up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
-def _targets(
-    tensors: Tensors, layout: Fields, element: np.dtype[Any], budget: Budget, validation: int, cells: int
-) -> tuple[Targets, int]:
+def _accumulators(tensors: Tensors, layout: Fields, element: np.dtype[Any], budget: Budget) -> int:
+    """Return how many accumulators there are if single elements are written speculatively."""
+    reduction = layout["reduction"]
+    is_exact = reduction in _EXTREMES or (reduction == reductions.ADD and element.kind in "iu")
+    if not (layout["is_serial"] and is_exact):
+        return 1
+    # An accumulator is written, and merged, in half the time of as many updates.
+    return budget.parts(tensors.count * tensors.coordinates, most=tensors.count // (2 * max(tensors.span, 1)))
+
+
+def _targets(tensors: Tensors, layout: Fields, accumulators: int, validation: int, cells: int) -> tuple[Targets, int]:
     """Return what is written speculatively, and the cells of the workspace with it; cells: those before."""
     if validation != SPECULATIVE:
         return Targets(), cells
     cell, count, step = _up(cells, FALSE_SHARING // CELL), 0, 0
     if layout["is_serial"]:
-        reduction = layout["reduction"]
-        is_exact = reduction in _EXTREMES or (reduction == reductions.ADD and element.kind in "iu")
-        # An accumulator is written, and merged, in half the time of as many updates.
-        most = tensors.count // (2 * max(tensors.span, 1)) if is_exact else 1
-        count = budget.parts(tensors.count * tensors.coordinates, most=most)
+        count = accumulators
         step = _up(tensors.span * tensors.width, FALSE_SHARING) // tensors.width
     words = max(count - 1, 0) * step + tensors.span
     return Targets(count, step, cell), cell + -(-words * tensors.width // CELL)
@@ -220,57 +296,35 @@ def _validation(tensors: Tensors, mode: int, copied: int) -> int:
     return validation_of(mode, tensors.count, can_copy)
 
 
-def _choose(tensors: Tensors, layout: Fields, budget: Budget) -> tuple[str, str, str]:
-    """Return the kernel that applies updates, the one that does if a bucket would get too many, and why."""
-    partitions, reason = _partitions(tensors, layout, budget.kernel)
-    apply = "apply_selected" if _selects(tensors, layout, budget) else "apply"
-    return "apply_buckets" if partitions else apply, apply, reason
-
-
-def _partitions(tensors: Tensors, layout: Fields, kernel: str | None) -> tuple[bool, str]:
+def _choose(tensors: Tensors, layout: Fields, cut: Cut, budget: Budget) -> tuple[bool, str]:
     """Return whether updates are partitioned first, and why."""
-    is_single = layout["slices"]["kind"] in (ELEMENTS, PLACES)
-    can = {None: True, "apply": True, "apply_buckets": is_single, "apply_selected": layout["is_serial"]}
+    count, kernel = tensors.count, budget.kernel
+    has_updates = count > 0 and 0 not in tensors.shape
+    can = {None: True, "apply": True, "apply_buckets": has_updates, "apply_selected": cut.selects}
     if not can.get(kernel, False):
-        raise LookupError(f"no kernel {kernel} for {tensors.count} updates of {tensors.slice_size} words")
+        raise LookupError(f"no kernel {kernel} for {count} updates of {tensors.slice_size} words")
     if kernel:
         return kernel == "apply_buckets", "asked for"
-    if not is_single:
-        return False, "not single elements at even steps"
-    least = _PARTITIONED_CACHES * second_level_cache()
-    if tensors.count < _PARTITIONED_UPDATES or tensors.span * tensors.width < least:
-        return False, f"fewer than {_PARTITIONED_UPDATES} updates, or into less than {least} bytes"
-    return True, f"at least {_PARTITIONED_UPDATES} updates into at least {least} bytes"
+    if layout["slices"]["kind"] in (ELEMENTS, PLACES):
+        least = _PARTITIONED_CACHES * second_level_cache()
+        if count >= _PARTITIONED_UPDATES and tensors.span * tensors.width >= least:
+            return True, f"at least {_PARTITIONED_UPDATES} updates into at least {least} bytes"
+        if not cut.gains:
+            return False, f"fewer than {_PARTITIONED_UPDATES} updates, or into less than {least} bytes"
+        return True, f"{cut.parts} threads take less time than one"
+    if cut.gains:
+        return True, f"{cut.takers} threads would each read all indices"
+    return False, f"slices for at most {_MOST_READERS} threads"
 
 
 def _selects(tensors: Tensors, layout: Fields, budget: Budget) -> bool:
     """Return whether shares select their own single elements, if these are not partitioned."""
     if budget.kernel:
-        return budget.kernel == "apply_selected"
+        return bool(budget.kernel == "apply_selected" and layout["is_serial"])
     is_far = tensors.span * tensors.width > max(second_level_cache(), _MOST_SPECULATIVE_BYTES)
     if not (is_far and layout["is_serial"] and tensors.count >= _SELECTED_UPDATES and budget.threads > 1):
         return False
     return any(row.name == "apply_selected" for row in registry.available("scatter_nd", "apply"))
-
-
-def _buckets(tensors: Tensors, parts: int, cells: int) -> tuple[Buckets, int]:
-    """Return the buckets, and the cells of the workspace with them; cells: of the workspace before the buckets."""
-    span, width = tensors.span, tensors.width
-    bits = (second_level_cache() // 4 // width).bit_length() - 1
-    bits = max(min(bits, (span // _LEAST_BUCKETS).bit_length() - 1), 0)
-    while (span - 1 >> bits) >= MOST_BUCKETS:  # an offset within a bucket has at most 32 bits, up to 2**40 words
-        bits += 1
-    count = (span - 1 >> bits) + 1
-    counter = _up(cells, _LINE_CELLS)
-    spaces = counter + _LINE_CELLS
-    pairs = spaces + parts * SHARE_CELLS
-    cells = pairs + (tensors.count + parts * count * PAIRS) * (2 if width == 8 else 1)
-    return Buckets(count, bits, span, parts, counter, spaces, pairs), cells
-
-
-def _most_in_a_bucket(tensors: Tensors, parts: int, budget: Budget) -> int:
-    """Return how many updates the fullest bucket may hold: with fewer no thread waits long for it."""
-    return tensors.count if budget.kernel else 3 * tensors.count // (2 * max(parts, 2))
 
 
 def _refer(call: Call, x: Array, indices: Array, updates: Array, out: Array) -> int | None:

@@ -9,7 +9,8 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.prepared import Prepared
 from dmlcpu.kernels.registry import Row
-from dmlcpu.kernels.scatter_nd.work import BEFOREHAND, SHARE_SPACE, SPECULATIVE, VALID
+from dmlcpu.kernels.scatter_nd.work import BEFOREHAND, SPECULATIVE, VALID
+from dmlcpu.operators.scatter_nd.buckets import Partition
 from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
 from dmlcpu.runtime.kept_calls import kept_call
 from dmlcpu.runtime.memory import Workspace
@@ -19,19 +20,6 @@ from dmlcpu.runtime.records import CELL
 IN_PLACE = 0  # not at all: x is out
 BY_KERNEL = 1  # the kernels, as both are laid out alike and have no gaps
 BY_NUMPY = 2  # NumPy, before the kernels write
-
-
-@dataclass(frozen=True, slots=True)
-class Buckets:
-    """What updates are partitioned into, and where that lies in the workspace: fields of the work record."""
-
-    count: int = 0  # 0: updates are not partitioned
-    bits: int = 0
-    span: int = 0
-    shares: int = 0
-    counter: int = 0
-    spaces: int = 0
-    pairs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +40,7 @@ class Plan(Prepared):
     validate: Callable[..., Any] | None  # the kernels, for the parts of each; not all work needs each
     copy: Callable[..., Any] | None
     apply: Callable[..., Any]
-    partition: Callable[..., Any] | None
-    apply_buckets: Callable[..., Any] | None
+    partition: Partition | None
     has_stages: bool  # `apply` does not do all the work, or in several parts
     parts: int  # shares of the updates
     owners: int  # shares of the output
@@ -61,8 +48,7 @@ class Plan(Prepared):
     validation: int  # BEFOREHAND, BY_BLOCK or SPECULATIVE
     targets: Targets
     merge: "Plan | None"  # how the other accumulators are reduced into the first one
-    buckets: Buckets
-    most: int  # updates that the fullest bucket may hold: if it has more, they are not partitioned
+    count: int  # of updates
     work: Array  # the work record of all kernels
     element: np.dtype[Any]  # what the kernels see elements as
     view: Callable[..., Array]  # returns the words of an array
@@ -84,25 +70,45 @@ class Plan(Prepared):
         self, scratch: Array, x: Array, indices: Array, updates: Array, out: Array, *, unlike: tuple[Array, Array]
     ) -> int:
         """Run one kernel after the other on the words of the arrays; unlike: out and x, for NumPy to copy."""
-        if self.validate:
-            self.validate(indices, self.work, scratch)
-            place = _reported(self.parts, scratch)
-            if place != VALID:
-                return place
+        partition, work = self.partition, self.work
+        place = self._validate(indices, scratch)
+        if place != VALID:
+            return place
         if self.copied == BY_NUMPY:
             np.copyto(*unlike)
-        if self.partition and self.apply_buckets and self._is_spread(scratch):
-            self.partition(indices, updates, self.work, scratch)
-            scratch[self.buckets.counter] = 0
-            self.apply_buckets(x, out, self.work, scratch)
+        if self.copy and not (partition and partition.copies):
+            self.copy(x, out)
+            x = x[:0]
+        if partition and partition.is_spread(indices, work, scratch):
+            partition.run(x, indices, updates, out, work, scratch)
             return VALID
-        if self.copy:
+        if self.copy and x.size:
             self.copy(x, out)
             x = x[:0]
         if self.validation == SPECULATIVE:
             return self._speculate(scratch, x, indices, updates, out)
         self.apply(x, indices, updates, out, self.work, scratch)
         return VALID if self.validation == BEFOREHAND else _reported(self.owners, scratch)
+
+    def _validate(self, indices: Array, scratch: Array) -> int:
+        """Return the place of the first bad index, or VALID, if that is looked for in a pass of its own."""
+        if self.partition:
+            if not self.partition.validate(indices, self.work, scratch):
+                return VALID
+        elif self.validate:
+            self.validate(indices, self.work, scratch)
+        else:
+            return VALID
+        return _reported(self.parts, scratch)
+
+    @property
+    def indices_read(self) -> int:
+        """How many index tuples a call reads at most, in all threads together."""
+        if self.partition:
+            falls_back = self.partition.most < self.count
+            return self.partition.indices_read + (self.owners * self.count if falls_back else 0)
+        applying = 1 if self.targets.count else self.owners
+        return ((1 if self.validate else 0) + applying) * self.count
 
     def _words(self, x: Array, indices: Array, updates: Array, out: Array) -> tuple[Array, Array, Array, Array]:
         """Return the words of all arrays; none of an x that no kernel copies."""
@@ -128,12 +134,6 @@ class Plan(Prepared):
         """Return what `apply` copies, if anything, and where it writes speculatively."""
         source = out if self.targets.count and not x.size else x
         return source, np.frombuffer(scratch, out.dtype, offset=CELL * self.targets.cell)
-
-    def _is_spread(self, scratch: Array) -> bool:
-        """Return whether no bucket holds more updates than it may."""
-        buckets = self.buckets
-        counts = scratch[buckets.spaces : buckets.pairs].view(SHARE_SPACE)["counts"][:, : buckets.count]
-        return bool(counts.sum(axis=0).max() <= self.most)
 
     def keep(self, x: Array, indices: Array, updates: Array, out: Array) -> Callable[[], bool] | None:
         """Return a kept call, if `apply` does all the work."""

@@ -303,7 +303,7 @@ def test_a_kernel_that_does_not_take_the_work():
     x, out = np.zeros((4, 2)), np.zeros((4, 2))
     for kernel, indices, updates in (
         ("nosuch", [[0, 0]], [1.0]),
-        ("apply_buckets", [[0]], [[1.0, 2.0]]),
+        ("apply_selected", [[0]], [[1.0, 2.0]]),
         ("apply_buckets", np.zeros((0, 2), int), []),
     ):
         with use_budget(2, kernel=kernel), pytest.raises(LookupError, match=f"no kernel {kernel} for"):
