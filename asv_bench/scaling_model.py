@@ -11,8 +11,7 @@ from functools import partial
 from typing import NamedTuple
 from unittest import mock
 
-import numpy as np
-from scaling_plans import Stage, counter_of, ends
+from scaling_plans import Stage, counter_of, ends, tasks_of
 
 from dmlcpu.runtime.kernel import Kernel
 
@@ -56,18 +55,19 @@ def pieces_of(plan, kernel, parts, args):
     if counter is None:
         return [partial(kernel.share, part, parts, *args) for part in range(parts)]
     *others, work, scratch = args
-    calls = []
-    for number, first in enumerate(range(0, counter.tasks, counter.run)):
+    tasks, calls = tasks_of(plan, counter, scratch), []
+    for number, first in enumerate(range(0, tasks, counter.run)):
         mine = work.copy()
-        counter.stop(mine, min(first + counter.run, counter.tasks))
+        stop = partial(counter.stop, mine, scratch, min(first + counter.run, tasks))
         call = partial(kernel.share, number % parts, parts, *others, mine, scratch)
-        calls.append(partial(_from, number, counter.cell, scratch, call))
+        calls.append(partial(_from, number, counter.cell, scratch, stop, call))
     return calls
 
 
-def _from(number, cell, scratch, call):
-    """Let a share begin with the run of tasks of a number."""
+def _from(number, cell, scratch, stop, call):
+    """Let a share begin with the run of tasks of a number, and end with it."""
     scratch[cell] = number
+    stop()
     call()
 
 
@@ -114,13 +114,13 @@ def estimate(runs, moved, waking=None):
 def updates_of_shares(call, run, plan):
     """Return the plan's stage that applies updates, with how many each share applies.
 
-    All updates are 1, and x is 0, so the output tells. Buckets hold the updates of a range of places. Where one thread
-    applies all updates, it has the work of those that found the bad indices with it.
+    All updates are 1, and x is 0, so the output tells. Where one thread applies all updates, it has the work of those
+    that found the bad indices with it.
     """
-    x, indices, _ = call.requested[1]
-    if plan.partition and (of_buckets := np.bincount(indices.ravel() >> plan.buckets.bits)).max() <= plan.most:
-        return Stage("apply_buckets", plan.parts, plan.parts, of_buckets.astype(float).tolist())
+    x = call.requested[1][0]
     out = run.outputs[0].reshape(len(x), -1)[:, 0]
     out[...] = 0
     applied = [stage for stage in run_alone(run, plan, out.sum).stages if sum(stage.pieces)]
-    return applied[0] if applied else Stage("apply", 1, plan.parts, [1.0])
+    if not applied:
+        return Stage("apply", 1, plan.parts, [1.0])
+    return applied[0]._replace(pieces=[piece for turn in applied for piece in turn.pieces])

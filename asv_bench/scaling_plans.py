@@ -31,7 +31,7 @@ RECORDS = {
 class Stage(NamedTuple):
     """One launch of a kernel, and the threads that take its pieces: parts, or runs of tasks."""
 
-    name: str  # of the plan's field
+    name: str  # of the kernel
     parts: int
     threads: int
     pieces: list[float]  # the work of each: estimated, counted, or the seconds that it takes
@@ -42,8 +42,8 @@ class Counter(NamedTuple):
 
     cell: int  # of the workspace: the number of the next run of tasks
     run: int  # tasks of a piece
-    tasks: int
-    stop: Callable[[Any, int], None]  # lets a work record end before a task
+    tasks: int  # at most
+    stop: Callable[[Any, Any, int], None]  # lets a work record, or a workspace, end before a task
 
 
 def record(plan, work=None):
@@ -55,17 +55,26 @@ def record(plan, work=None):
 def counter_of(plan, kernel):
     """Return the counter of the tasks of a kernel, or None if it has parts alone."""
 
-    def stop(work, task):
-        its = record(plan, work)
-        (its["buckets"] if plan.operator == "scatter_nd" else its)[field] = task
-
-    field = "tasks" if plan.operator in PRODUCTS else "count"
     if plan.operator in PRODUCTS and kernel != "finish":
         its = record(plan)
-        return Counter(COUNTER, int(its["run"]), int(its["tasks"]), stop)
-    if kernel == "apply_buckets":
-        return Counter(plan.buckets.counter, 1, plan.buckets.count, stop)
+        return Counter(COUNTER, int(its["run"]), int(its["tasks"]), partial(_stop_tasks, plan))
+    if plan.operator == "scatter_nd" and kernel.startswith("apply_bucket"):
+        buckets = plan.partition.buckets
+        return Counter(buckets.counter, 1, buckets.evens + buckets.steps, partial(_stop_buckets, plan))
     return None
+
+
+def _stop_tasks(plan, work, _, task):
+    record(plan, work)["tasks"] = task
+
+
+def _stop_buckets(plan, _, scratch, bucket):
+    plan.partition.cuts(scratch)["count"] = bucket
+
+
+def tasks_of(plan, counter, scratch):
+    """Return how many tasks there are, of which some plans know the most alone."""
+    return int(plan.partition.cuts(scratch)["count"]) if plan.operator == "scatter_nd" else counter.tasks
 
 
 def stages_of(plan):
@@ -73,14 +82,21 @@ def stages_of(plan):
 
     Those of the shares of updates count alike: what they do depends on the indices.
     """
-    calls = {field.name: getattr(plan, field.name) for field in fields(plan)}
     found = []
-    for name, call in calls.items():
-        is_other_way = name == "apply" and calls.get("partition")
-        if isinstance(call, partial) and isinstance(call.func, Kernel) and not is_other_way:
-            parts = call.args[0]
+    for call in calls_of(plan):
+        if isinstance(call, partial) and isinstance(call.func, Kernel):
+            name, parts = call.func.name, call.args[0]
             found.append(Stage(name, parts, call.keywords.get("most") or parts, works_of(plan, name, parts)))
     return found
+
+
+def calls_of(plan):
+    """Return what a plan, or its partition, calls in turn; kernels that are not partials run one part alone."""
+    calls = {field.name: getattr(plan, field.name) for field in fields(plan)}
+    partition = calls.pop("partition", None)
+    if partition:  # in whose place `validate` and `apply` are not called
+        calls = {field.name: getattr(partition, field.name) for field in fields(partition)}
+    return calls.values()
 
 
 def works_of(plan, name, parts):
@@ -132,10 +148,8 @@ def packs(plan):
 
 
 def indices_read(plan):
-    """Return how many indices all shares of a scatter read together."""
-    its, passes = record(plan), 1 if plan.validate else 0
-    passes += 1 if plan.partition or its["is_serial"] else plan.owners
-    return passes * int(its["tuples"]["count"])
+    """Return how many index tuples all shares of a scatter read together, at most."""
+    return plan.indices_read
 
 
 def moved(call, plan):
