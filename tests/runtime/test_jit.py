@@ -6,7 +6,7 @@ import pytest
 from processes import run
 
 from dmlcpu.kernels import registry
-from dmlcpu.runtime import jit, layers, pool
+from dmlcpu.runtime import boxes, jit, layers
 from dmlcpu.runtime.kernel import kernel
 
 
@@ -212,12 +212,12 @@ def test_the_digests_are_the_same_in_every_process():
     found = run(
         """
         from dmlcpu.kernels import registry
-        from dmlcpu.runtime import jit, layers, pool
-        functions = [layers._launch, pool._launch, pool._serve, *(e.kernel.function for e in registry.rows())]
+        from dmlcpu.runtime import boxes, jit, layers
+        functions = [layers._launch, boxes.launch, boxes.serve, *(e.kernel.function for e in registry.rows())]
         print([jit.digest(function) for function in functions])
         """
     )
-    functions = [layers._launch, pool._launch, pool._serve, *(entry.kernel.function for entry in registry.rows())]
+    functions = [layers._launch, boxes.launch, boxes.serve, *(entry.kernel.function for entry in registry.rows())]
     assert found.strip() == str([jit.digest(function) for function in functions])
 
 

@@ -1,0 +1,218 @@
+"""Helpers are woken by one another, on other processors, and go on on their caller's if they lose their own."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+from numba.core import types
+from pools import SECOND, cells, count, linger, meet, run, wait_for_sleep
+
+from dmlcpu.runtime import boxes
+from dmlcpu.runtime.atomics import exchange, load, nanoseconds
+from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.pool import AVAILABLE, Pool
+
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="this system has only Numba's threads")
+
+
+_usleep = types.ExternalFunction("usleep", types.int32(types.int32))
+
+
+@kernel
+def doze(part, parts, met, busy, boxes, steered, slips):
+    """Let the first part end when the second has begun, which computes, then sleeps until its helper is confined.
+
+    If it slips away, it ends as if it had ended just before that. It sleeps for 20 s at most.
+    """
+    if part == 0:
+        while load(met, 1) == 0:
+            pass
+    else:
+        exchange(met, 1, 1)
+        end = nanoseconds() + busy
+        while nanoseconds() < end:
+            pass
+        while load(boxes, steered) == 0 and nanoseconds() < end + 20 * SECOND:
+            _usleep(1_000)
+        if slips:
+            _usleep(1_000)
+            exchange(boxes, steered, 0)
+    met[part] += 1
+
+
+def lend(pool, busy=0, slips=False):
+    """Call a kernel whose second part leaves its processor; return the cells that it has counted in."""
+    pool._boxes["confined"] = 0
+    met = cells(2)
+    words = pool._boxes.view(np.int64)
+    run(pool, doze, 2, met, busy, words, boxes.BOX.fields["steered"][1] // words.itemsize, slips)
+    return met
+
+
+def test_waking_is_measured_when_a_sleeping_helper_is_woken():
+    pool = Pool(1)
+    assert pool.awake() == 0
+    run(pool, count, 2, cells(2))
+    first = pool.waking()
+    wait_for_sleep(pool)
+    run(pool, meet, 2, cells(2), 20 * SECOND)
+    assert pool.waking() != first
+    assert 0 < pool.waking() <= boxes.LONGEST_WAKING
+
+
+def depth_of(pool, first):
+    """Return how many wake one another from the helper of a box to the last."""
+    if first == boxes.NO_BOX:
+        return 0
+    box = pool._boxes[(first - boxes.FIRST) // boxes.CELLS]
+    return 1 + max(depth_of(pool, box["left"]), depth_of(pool, box["right"]))
+
+
+def boxes_below(pool, first):
+    """Return the numbers of the boxes whose helpers one helper wakes, directly or not, and its own."""
+    if first == boxes.NO_BOX:
+        return []
+    number = (first - boxes.FIRST) // boxes.CELLS
+    box = pool._boxes[number]
+    return [number, *boxes_below(pool, box["left"]), *boxes_below(pool, box["right"])]
+
+
+@pytest.mark.parametrize("awake", [0, 1, 3])
+def test_the_caller_wakes_one_helper_at_most_and_each_wakes_two(awake):
+    pool = Pool(127)
+    pool._count(127)  # helpers that never answer
+    pool._boxes["state"][:awake] = boxes.FREE
+    for _ in range(2):
+        done = cells(128)
+        run(pool, count, 128, done)
+        assert done.tolist() == [1] * 128
+        assert depth_of(pool, boxes.FIRST) == 7
+        assert sorted(boxes_below(pool, boxes.FIRST)) == list(range(127))
+        assert np.flatnonzero(pool._boxes["woken_at"]).tolist() == ([] if awake else [0])
+        states = pool._boxes["state"][:, 0].tolist()
+        # The first one has been woken: it will find that nothing is left, and stay awake.
+        assert states == [boxes.FREE] * max(awake, 1) + [boxes.ASLEEP] * (127 - max(awake, 1))
+        pool._boxes["woken_at"] = 0
+        pool._boxes["state"][awake:] = boxes.ASLEEP
+    assert pool._head["busy"].tolist() == [[0]]
+
+
+@pytest.mark.parametrize("most", [2, 6])
+def test_helpers_wake_one_another(most):
+    pool = Pool(most)
+    for _ in range(20):
+        met = cells(most + 1)
+        run(pool, meet, most + 1, met, 20 * SECOND)
+        assert met.tolist() == [1] * (most + 1)
+        wait_for_sleep(pool)
+
+
+def test_launch_takes_no_more_helpers_than_asked_for():
+    pool, done = Pool(3), cells(9)
+    assert pool.launch(count.address((done,)), 9, (done,), 2)
+    assert done.tolist() == [1] * 9
+    assert pool._helpers == 2
+
+
+def test_no_more_threads_are_at_work_than_processors():
+    pool = Pool(3)
+    run(pool, count, 4, cells(4))
+    pool._head["busy"] = 3  # three other callers
+    wait_for_sleep(pool)
+    pool._boxes["woken_at"] = 0
+    run(pool, linger, 4, cells(4), 1_000_000)
+    assert not pool._boxes["woken_at"].any()
+    assert (pool._boxes["state"] == boxes.ASLEEP).all()
+    assert pool._head["busy"].tolist() == [[3]]
+
+
+def test_helpers_are_confined_once_one_has_risen_on_its_wakers_processor(monkeypatch):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one processor")
+    assert Pool(1)._head["confines"].item() == 1  # where it was seen
+    pool = Pool(2)
+    assert pool._head["confines"].item() == 0
+    run(pool, count, 2, cells(2))
+    pool._boxes["confined"] = 0
+    for _ in range(20):
+        wait_for_sleep(pool)
+        box = pool._boxes[0]
+        allowed = os.sched_getaffinity(box["thread"].item())
+        with_one = {min(allowed)}
+        os.sched_setaffinity(0, with_one)  # the helper can be nowhere else either
+        os.sched_setaffinity(box["thread"].item(), with_one)
+        try:
+            run(pool, meet, 2, cells(2), 20 * SECOND)
+        finally:
+            for thread in (0, box["thread"].item()):
+                os.sched_setaffinity(thread, allowed)
+        if pool._head["confines"].item():
+            break
+    assert pool._head["confines"].item() == 1
+
+
+def test_a_helper_is_woken_on_another_processor_and_then_allowed_on_all():
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("one processor")
+    pool = Pool(1)
+    run(pool, count, 2, cells(2))
+    wait_for_sleep(pool)
+    run(pool, meet, 2, cells(2), 20 * SECOND)
+    elsewhere = processors(pool, "confined")
+    assert processors(pool, "allowed") == allowed
+    assert elsewhere < allowed
+    assert len(elsewhere) == len(allowed) - 1
+    assert os.sched_getaffinity(pool._boxes["thread"].item()) == allowed
+
+
+def processors(pool, name):
+    """Return a set of processors of the first box."""
+    bits = pool._boxes[name][0].view(np.uint8)
+    return set(np.flatnonzero(np.unpackbits(bits, bitorder="little")).tolist())
+
+
+@pytest.mark.parametrize("busy", [0, 20_000_000])  # ns: the caller is still awake when the helper sleeps, or not
+def test_a_helper_that_has_lost_its_processor_goes_on_on_the_callers(busy):
+    pool, allowed = Pool(1), os.sched_getaffinity(0)
+    run(pool, count, 2, cells(2))
+    for _ in range(2):
+        assert lend(pool, busy).tolist() == [1, 2]
+        assert pool._boxes["steered"].item() == 0
+        assert len(processors(pool, "confined")) == 1
+        assert processors(pool, "confined") <= processors(pool, "allowed") == allowed
+        assert os.sched_getaffinity(pool._boxes["thread"].item()) == allowed
+
+
+def test_a_helper_that_was_done_before_it_was_confined_is_allowed_on_all_processors_again():
+    pool, allowed = Pool(1), os.sched_getaffinity(0)
+    run(pool, count, 2, cells(2))
+    lend(pool, slips=True)
+    assert len(processors(pool, "confined")) == 1
+    assert os.sched_getaffinity(pool._boxes["thread"].item()) == allowed
+
+
+def test_a_helper_is_free_again_after_a_caller_that_is_pinned_lent_its_processor():
+    pool, allowed = Pool(1), os.sched_getaffinity(0)
+    run(pool, count, 2, cells(2))
+
+    def pinned():
+        os.sched_setaffinity(0, {min(allowed)})
+        lend(pool)
+
+    thread = threading.Thread(target=pinned)
+    thread.start()
+    thread.join()
+    assert processors(pool, "confined") == {min(allowed)}
+    assert os.sched_getaffinity(pool._boxes["thread"].item()) == allowed
+
+
+def test_a_caller_is_not_confined_itself_by_a_box_without_a_helper():
+    pool, allowed = Pool(1), os.sched_getaffinity(0)
+    pool._count(1)
+    try:
+        run(pool, count, 2, cells(2))
+        assert os.sched_getaffinity(0) == allowed
+    finally:
+        os.sched_setaffinity(0, allowed)
