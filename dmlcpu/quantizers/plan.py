@@ -25,7 +25,7 @@ from dmlcpu.quantizers.layout import Layout, lay_out, layout_of
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import Workspace, frombuffer, words
 from dmlcpu.runtime.records import CELL, record_of
-from dmlcpu.runtime.threads import REFERENCE, Budget, parts_for
+from dmlcpu.runtime.threads import REFERENCE, Budget
 
 _log = logging.getLogger("dmlcpu")
 
@@ -118,7 +118,7 @@ def plan_layouts(
     calls that make them.
     """
     number, is_checked, is_packed = known
-    row, fields, parts, most = cut(operator, layouts, budget)
+    row, fields, parts = cut(operator, layouts, budget)
     x, _, zero, y = layouts
     mask = (1 << DATA_TYPES[zero.type].bits) - 1
     return Plan(
@@ -128,7 +128,7 @@ def plan_layouts(
         is_single=parts == 1,
         workspace=Workspace(parts * SPACE_CELLS),
         row=row,
-        call=row.kernel.for_parts(parts, most),
+        call=row.kernel.for_parts(parts),
         work=fields,
         words=(x.word, zero.word, y.word),
         zero=np.array([number & mask], zero.word),
@@ -137,18 +137,17 @@ def plan_layouts(
     )
 
 
-def cut(operator: str, layouts: Layouts, budget: Budget) -> tuple[Row, Array, int, int]:
-    """Return the kernel of an operator, its work record, into how many parts the work is cut, and for which threads."""
+def cut(operator: str, layouts: Layouts, budget: Budget) -> tuple[Row, Array, int]:
+    """Return the kernel of an operator, its work record, and into how many parts the work is cut."""
     x, _, _, y = layouts
     stage = "dequantize" if operator == "dequantize_linear" else "quantize"
     row: Row = registry.find(operator, stage, budget.kernel)
     fields = lay_out(*layouts)
-    most = budget.parts(_nanoseconds(fields), _most_parts(fields))
-    parts = parts_for(most, _most_parts(fields))
+    parts = budget.parts(_nanoseconds(fields), _most_parts(fields))
     data_type = DATA_TYPES[y.type]
     limits = (0, 0) if data_type.kind == "f" else (data_type.lowest, data_type.highest)
     _log.debug("%s: %s of %s to %s: %s, %d parts", operator, x.shape, x.type, y.type, row.name, parts)
-    return row, record_of(WORK, lowest=limits[0], highest=limits[1], **fields), parts, most
+    return row, record_of(WORK, lowest=limits[0], highest=limits[1], **fields), parts
 
 
 def _nanoseconds(fields: dict[str, Any]) -> int:

@@ -14,7 +14,8 @@ A sleeping helper may be woken on its waker's core. On virtual machines Linux ta
 exist; both threads then share a core until the scheduler looks again, 4 ms later. With two processors, and once that
 has been seen, helpers are confined to other cores than their waker's until they have risen.
 
-No more threads are at work than the pool has helpers, and one: a second caller takes the place of a helper.
+Helpers are taken only while callers and helpers at work are no more than the pool has helpers: a second caller takes
+the place of one.
 """
 
 from typing import Any
@@ -109,15 +110,10 @@ def serve(boxes, first, awake):
             while load(box.state, 0) == ASLEEP:
                 sleep(box.state, 0, ASLEEP, 0)
             add(head.awake, 0, 1)
-            if box.woken_at != 0:  # it is 0 if the helper rose by chance before it was woken
-                took = min(max(nanoseconds() - box.woken_at, 0), LONGEST_WAKING)
-                box.waking += (took - box.waking) // 4
-                box.woken_at = 0
-                if box.woken_on == _getcpu():
-                    head.confines = 1
-            _unsteer(box)
             patience = awake
         if _begins(box, POSTED) or _begins(box, PENDING):  # else it has been taken back
+            _note_waking(box, head)  # not before: a waker might be at work on the box
+            _unsteer(box)
             _wake(boxes, box.left)
             _wake(boxes, box.right)
             enter(box.entry, box.launch)
@@ -125,6 +121,17 @@ def serve(boxes, first, awake):
             _unsteer(box)
             if exchange(box.state, 0, FREE) == AWAITED:
                 wake(box.state, 0)
+
+
+@device
+def _note_waking(box, head):
+    """Measure what waking the helper has taken, and see on which processor it has risen, if it has been woken."""
+    if box.woken_at != 0:
+        took = min(max(nanoseconds() - box.woken_at, 0), LONGEST_WAKING)
+        box.waking += (took - box.waking) // 4
+        box.woken_at = 0
+        if box.woken_on == _getcpu():
+            head.confines = 1
 
 
 @device
@@ -194,13 +201,17 @@ def recruit(boxes, mine, wanted, entry, launch):
     head, before, root, parent = record_at(boxes, 0, HEAD), mine, NO_BOX, NO_BOX
     helpers = record_at(boxes, mine, BOX).helpers if mine != NO_BOX else 0
     for first in range(FIRST, boxes.size, CELLS):
-        if helpers >= wanted or load(head.busy, 0) > head.most:
+        if helpers >= wanted:
             break
         box = record_at(boxes, first, BOX)
         if load(box.owner, 0) == 0 and compare_exchange(box.owner, 0, 0, 1) == 0:
-            add(head.busy, 0, 1)
+            if add(head.busy, 0, 1) > head.most:
+                add(head.busy, 0, -1)
+                exchange(box.owner, 0, 0)
+                break
             helpers += 1
             box.entry, box.launch, box.following, box.helpers = entry, launch, mine, helpers
+            box.woken_at = 0
             box.later = box.left = box.right = NO_BOX
             if root == NO_BOX:
                 root = parent = first
@@ -214,7 +225,18 @@ def recruit(boxes, mine, wanted, entry, launch):
         if compare_exchange(box.state, 0, FREE, POSTED) != FREE:
             exchange(box.state, 0, PENDING)
         at = box.following
-    _wake(boxes, root)
+    _wake(boxes, root if root != NO_BOX else _first_pending(boxes, mine))
+    return mine
+
+
+@device
+def _first_pending(boxes, mine):
+    """Return the box of a caller's chain whose helper has yet to be woken, as its waker is late, or NO_BOX."""
+    while mine != NO_BOX:
+        box = record_at(boxes, mine, BOX)
+        if load(box.state, 0) == PENDING:
+            break
+        mine = box.following
     return mine
 
 
@@ -235,10 +257,18 @@ def leave(boxes, mine, begin):
         box = record_at(boxes, at, BOX)
         at = box.following
         _take_back(box)
-    patience = _WAIT + (nanoseconds() - begin) // _IMBALANCE
+    at, patience = mine, _WAIT + (nanoseconds() - begin) // _IMBALANCE
+    while at != NO_BOX:  # those that wake others, before these
+        box = record_at(boxes, at, BOX)
+        at = box.following
+        if load(box.state, 0) == RUNNING:
+            _await(box, patience)
     while mine != NO_BOX:
         box = record_at(boxes, mine, BOX)
         mine = box.following
+        while load(box.state, 0) == WAKING:
+            relax()
+        _take_back(box)
         if load(box.state, 0) == RUNNING:
             _await(box, patience)
         add(head.busy, 0, -1)
@@ -249,13 +279,9 @@ def leave(boxes, mine, begin):
 
 @device
 def _take_back(box):
-    """Take back what no helper has begun."""
-    state = compare_exchange(box.state, 0, POSTED, FREE)
-    while state in (PENDING, WAKING):
-        if state == PENDING and compare_exchange(box.state, 0, PENDING, ASLEEP) == PENDING:
-            break
-        relax()
-        state = compare_exchange(box.state, 0, POSTED, FREE)
+    """Take back what no helper has begun, unless the helper is just being woken."""
+    if compare_exchange(box.state, 0, POSTED, FREE) == PENDING:
+        compare_exchange(box.state, 0, PENDING, ASLEEP)
 
 
 @device

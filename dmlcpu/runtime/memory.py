@@ -17,7 +17,8 @@ Array = NDArray[Any]
 
 _ALIGNMENT = 64
 # Scratch up to this many cells is kept for later calls; more is freed at once. More threads have more parts.
-_MOST_KEPT = (32 + (os.cpu_count() or 1) << 20) // CELL
+_PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+_MOST_KEPT = (32 + _PROCESSORS << 20) // CELL
 _LEAST_CELLS = 512
 _USUAL_CACHE = 1 << 20
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -50,14 +51,13 @@ class Workspace:
 
     def take(self) -> Array:
         """Return a block that is this call's own."""
-        while _kept:
-            try:
-                block = _kept.pop()
-            except IndexError:  # another thread took the last one
-                break
-            if block.size >= self.cells:
-                return block
-            del block  # before there is a new one
+        try:
+            block = _kept.pop()
+        except IndexError:
+            return self.make()
+        if block.size >= self.cells:
+            return block
+        del block  # before there is a new one
         return self.make()
 
     def give_back(self, block: Array) -> None:

@@ -41,6 +41,7 @@ _LONG_PAUSE = 100_000_000
 # makes three system calls, 6.4 us.) With n threads a call takes work / n + n * cost, the least for sqrt(work / cost).
 _NEXT = 40
 _PARTS = 8  # of a thread, where a part costs nothing extra
+MOST_PARTS = 512  # of such work, unless there are more threads
 
 
 class Budget(NamedTuple):
@@ -57,16 +58,17 @@ class Budget(NamedTuple):
         return max(1, min(self.threads, most, count))
 
 
-def parts_for(threads: int, most: int) -> int:
-    """Return into how many parts to cut work of which parts cost nothing extra; most: the number of its pieces.
+def parts_for(threads: int, pieces: int, most: int = MOST_PARTS) -> int:
+    """Return into how many parts to cut work of which parts cost nothing extra, at most `most` if threads are fewer.
 
     Of several parts a thread, fast cores take what slow ones do not get to: 8 fast cores and 8 that are half as fast
     give 8.8 of 12.4 times one core with one part a thread, and 11.7 with four. And of 1,000 rows no thread of 61 gets
     more than 1.1 times the mean with eight. Two threads have one part each.
     """
-    if threads <= 2 or most <= threads:
+    if threads <= 2 or pieces <= threads:
         return threads
-    return -(-most // max(1, most // (_PARTS * threads)))  # of equally many pieces
+    even = -(-pieces // max(1, pieces // (_PARTS * threads)))  # of equally many pieces
+    return max(threads, min(even, most))
 
 
 def _shares(grains: int) -> int:

@@ -90,6 +90,5 @@ def test_threads_write_to_bytes_of_their_own(columns, start, most):
     fields = lay_out(packed(2, columns), packed(2, 1), packed(1, 1, type="int4"), y)
     assert fields["y"]["kind"] == NIBBLE
     layouts = packed(2, columns), packed(2, 1), packed(1, 1, type="int4"), y
-    _, _, parts, threads = cut("quantize_linear", layouts, Budget(5, 1))
-    assert threads == most
-    assert most <= parts <= 16 * most
+    _, _, parts = cut("quantize_linear", layouts, Budget(5, 1))
+    assert parts == most

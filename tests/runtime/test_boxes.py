@@ -78,24 +78,31 @@ def boxes_below(pool, first):
     return [number, *boxes_below(pool, box["left"]), *boxes_below(pool, box["right"])]
 
 
+WORDS = boxes.CELLS
+WOKEN_AT = boxes.BOX.fields["woken_at"][1] // 8
+
+
+@kernel
+def look(part, parts, words, woken):
+    """Note at each part how many helpers have been woken."""
+    for i in range(WOKEN_AT, words.size, WORDS):
+        woken[part] += words[i] != 0
+
+
 @pytest.mark.parametrize("awake", [0, 1, 3])
-def test_the_caller_wakes_one_helper_at_most_and_each_wakes_two(awake):
+def test_the_caller_wakes_one_helper_before_each_part_at_most_and_each_wakes_two(awake):
     pool = Pool(127)
     pool._count(127)  # helpers that never answer
     pool._boxes["state"][:awake] = boxes.FREE
-    for _ in range(2):
-        done = cells(128)
-        run(pool, count, 128, done)
-        assert done.tolist() == [1] * 128
-        assert depth_of(pool, boxes.FIRST) == 7
-        assert sorted(boxes_below(pool, boxes.FIRST)) == list(range(127))
-        assert np.flatnonzero(pool._boxes["woken_at"]).tolist() == ([] if awake else [0])
-        states = pool._boxes["state"][:, 0].tolist()
-        # The first one has been woken: it will find that nothing is left, and stay awake.
-        assert states == [boxes.FREE] * max(awake, 1) + [boxes.ASLEEP] * (127 - max(awake, 1))
-        pool._boxes["woken_at"] = 0
-        pool._boxes["state"][awake:] = boxes.ASLEEP
+    woken = cells(128)
+    run(pool, look, 128, pool._boxes.view(np.int64), woken)
+    first = 0 if awake else 1
+    # The first is awake, or is woken; as it does not answer, the caller later wakes others itself.
+    assert woken.tolist() == [min(first + part, 127 - awake) for part in range(128)]
+    assert depth_of(pool, boxes.FIRST) == 7
+    assert sorted(boxes_below(pool, boxes.FIRST)) == list(range(127))
     assert pool._head["busy"].tolist() == [[0]]
+    assert not pool._boxes["owner"].any()
 
 
 @pytest.mark.parametrize("most", [2, 6])

@@ -83,16 +83,16 @@ def apply_bucket_slices(part, parts, x, updates, out, works, scratch):
         first, last = firsts[bucket], firsts[bucket + 1]
         if x.size > 0:
             copy_owned(x, out, first, last)
-        # Slices that are not in order have words outside the range.
+        # Slices that are not in order have words outside the range, perhaps before it.
         is_short = work.ranges.size > 1 and last - first <= BLOCK
         owned, short = out[first:last], last - first if is_short else 0
         move(short, owned, near)
-        target = either(short > 0, near, 0, owned)
+        target, start = either(short > 0, near, 0, out), 0 if short > 0 else first
         found = 0
         for other in range(buckets.shares):
             begin, count = pairs_of(other, bucket, buckets, scratch)
             for i in range(begin, begin + count):
-                block.own[found], block.numbers[found] = words[2 * i], words[2 * i + 1]
+                block.own[found], block.numbers[found] = start + words[2 * i], words[2 * i + 1]
                 found += 1
                 if found == BLOCK:
                     apply_slices(found, before, updates, target, work, block)

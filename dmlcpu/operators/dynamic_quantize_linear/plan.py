@@ -70,7 +70,7 @@ def _plan(x: Form, y: Form, results: tuple[Tensor, ...], budget: Budget) -> Plan
     """Cut the work."""
     of_x, of_y = layout_of(x), layout_of(y)
     one = (1,) * len(x.shape), (0,) * len(x.shape)
-    row, work, parts, most = cut(NAME, (of_x, Layout(*one, "float32"), Layout(*one, of_y.type), of_y), budget)
+    row, work, parts = cut(NAME, (of_x, Layout(*one, "float32"), Layout(*one, of_y.type), of_y), budget)
     find_range, settle = (registry.find(NAME, name).kernel for name in ("range", "settle"))
     return Plan(
         operator=NAME,
@@ -78,9 +78,9 @@ def _plan(x: Form, y: Form, results: tuple[Tensor, ...], budget: Budget) -> Plan
         results=results,
         is_single=parts == 1,
         workspace=Workspace(parts * (RANGE_CELLS + SPACE_CELLS)),
-        find_range=find_range.for_parts(parts, most),
+        find_range=find_range.for_parts(parts),
         settle=settle.for_parts(1),
-        quantize=row.kernel.for_parts(parts, most),
+        quantize=row.kernel.for_parts(parts),
         found=np.array([0, parts]),
         work=work,
         word=of_x.word,

@@ -28,13 +28,12 @@ from dmlcpu.operators.top_k.call import Call, check, fill_rest, rest_of
 from dmlcpu.runtime.kept_calls import kept_call
 from dmlcpu.runtime.memory import Workspace, first_word, frombuffer, word_strides, words
 from dmlcpu.runtime.records import CACHE_LINE, CELL, record_of
-from dmlcpu.runtime.threads import REFERENCE, Budget, parts_for, plan_for_now
+from dmlcpu.runtime.threads import MOST_PARTS, REFERENCE, Budget, parts_for, plan_for_now
 
 _log = logging.getLogger("dmlcpu")
 
 INDEX_WORD = np.dtype(np.uint32)
 
-_SINGLY = ("tournament", "select_sort")  # kernels that take one sequence after the other
 _MOST_CELLS = (32 << 20) // CELL  # of workspace, for more parts than threads
 
 # Between the workspaces of two threads, in elements: no cache line, nor the next one that processors fetch with it, is
@@ -104,8 +103,8 @@ def plan(call: Call, strides: tuple[Shape | None, Shape | None], budget: Budget)
     keys, positions = _share_of_workspace(entry, problem, threads)
     share_cells = positions + -(-keys * width // CELL)
     parts = threads
-    if entry.name in _SINGLY and 16 * threads * share_cells <= _MOST_CELLS:  # there may be twice as many parts as asked
-        parts = parts_for(threads, problem.rows)
+    if entry.name == "tournament":  # one sequence after the other, in little workspace
+        parts = parts_for(threads, problem.rows, min(MOST_PARTS, _MOST_CELLS // share_cells))
     key_map = make_key_map(KINDS[data_type.kind], width, data_type.infinity, call.largest, call.nan_last)
     work = record_of(
         WORK,
@@ -127,7 +126,7 @@ def plan(call: Call, strides: tuple[Shape | None, Shape | None], budget: Budget)
         is_single=parts == 1,
         workspace=Workspace(parts * share_cells),
         row=entry,
-        call=entry.kernel.for_parts(parts, threads),
+        call=entry.kernel.for_parts(parts, min(threads, budget.threads)),
         merge=merge_parts,
         work=work,
         word=np.dtype(f"u{width}"),

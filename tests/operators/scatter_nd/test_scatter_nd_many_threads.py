@@ -114,3 +114,27 @@ def test_slices_that_are_not_in_order(in_place):
             with use_budget(threads, grain=1, kernel=kernel):
                 dmlcpu.scatter_nd(given, indices, updates, reduction="add", out=out)
             assert_same_bits((np.ascontiguousarray(out),), (np.ascontiguousarray(expected),), f"{threads=}, {kernel=}")
+
+
+VIEWS = {
+    "reversed slices": lambda array: array[:, ::-1],
+    "reversed rows": lambda array: array[::-1],
+    "all reversed": lambda array: array[::-1, ::-1],
+    "every other element": lambda array: np.repeat(array, 2, axis=1)[:, ::2],
+    "Fortran order": np.asfortranarray,
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=list(VIEWS))
+@pytest.mark.parametrize(("dtype", "reduction"), [("f4", "add"), ("i2", "none"), ("f8", "max")])
+@pytest.mark.usefixtures("few_are_many")
+def test_slices_that_lie_in_any_way(view, dtype, reduction):
+    rng = np.random.default_rng(0)
+    x, updates = (rng.integers(0, 9, (n, 6)).astype(dtype) for n in (3_000, 60_000))
+    indices = rng.integers(0, 3_000, (60_000, 1))
+    expected = reference.scatter_nd(x, indices, updates, reduction=reduction)
+    for threads in (2, 5, 8, 64):
+        out = view(np.zeros_like(x))
+        with use_budget(threads, grain=1):
+            dmlcpu.scatter_nd(x, indices, updates, reduction=reduction, out=out)
+        assert_same_bits((out,), (expected,), f"{threads=}")
