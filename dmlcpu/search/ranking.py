@@ -102,7 +102,7 @@ def _settle(stored: Stored, queries: Queries, values: Array, found: Array, k: in
     """Put cosines of nearly 1 in their order: 1 for equal directions, less for all others.
 
     Two roundings of a factor and two of a product may have made another cosine greater than that of an equal direction.
-    Of more than 8 k cosines of nearly 1, the 8 k are put in order that float32 finds greatest.
+    So all cosines of nearly 1 are looked at: 8 times as many candidates are selected until there are others among them.
     """
     rows, count = np.flatnonzero(values[:, 0] > _NEARLY_ONE), k
     lengths = reciprocal_roots(queries.squares)
@@ -112,8 +112,7 @@ def _settle(stored: Stored, queries: Queries, values: Array, found: Array, k: in
         if count > k:
             own = mask if mask is None or len(mask) == 1 else mask[rows]
             some, places = select(codes, stored.vectors, count, a_scale=lengths[rows], b_scale=stored.lengths, mask=own)
-        can_widen = count == k < len(stored.vectors)  # once: there may be many copies
-        is_open = (some[:, -1] > _NEARLY_ONE) & can_widen
+        is_open = (some[:, -1] > _NEARLY_ONE) & (count < len(stored.vectors))
         for row in np.flatnonzero(~is_open):
             near = int(np.count_nonzero(some[row] > _NEARLY_ONE))
             exact = _cosines(stored, codes[row], squares[row], places[row, :near])

@@ -290,3 +290,11 @@ def test_rescoring_takes_little_memory(rng):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 40 << 20
+
+
+def test_many_cosines_of_1_are_found_in_order_of_position():
+    """By float32 alone, some of them are a little less than 1."""
+    vectors = np.arange(1, 128, dtype=np.int8)[:, None]
+    scores, found = Int8Index(vectors, "cosine").search(np.arange(1, 128, 9, np.int8)[:, None], 3)
+    assert (scores == 1).all()
+    assert (found == [0, 1, 2]).all()
