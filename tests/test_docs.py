@@ -60,7 +60,9 @@ NOT_RUN = {
     ("environment.rst", "NUMBA_CACHE_DIR=/var/cache/kernels"): "writes to a folder of the system",
     ("history.rst", "python"): "measures for minutes; test_history.py draws",
     ("mlp.rst", "python"): "test_examples.py does it",
+    ("performance.rst", "python"): "measures for minutes; test_compare.py times less",
     ("quickstart.rst", "python"): "installs packages, as .ci/run does",
+    ("scaling.rst", "python"): "measures for minutes; test_scaling.py times less",
 }
 # Blocks of these languages are shown, not run: formulas and output, data, and a command of GNU parallel.
 SHOWN = {"json", "sh", "text"}

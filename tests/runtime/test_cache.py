@@ -109,7 +109,7 @@ def test_a_damaged_file_is_compiled_anew_with_a_warning_and_saved_again(process,
 
 def test_a_damaged_launcher_is_compiled_anew_with_a_warning_and_saved_again(process, tmp_path):
     assert run(process(), parts=2) == (0, 1)
-    path = only_file(tmp_path, "*_launch*")
+    path = only_file(tmp_path, "boxes.launch*")
     flip(path, -3000)
     with pytest.warns(RuntimeWarning, match="_launch.* cut short or altered") as caught:
         assert run(process(), parts=2) == (0, 1)
