@@ -1,4 +1,4 @@
-"""Time exact search among vectors of bytes, or of floats, beside other libraries, in turns.
+"""Time exact search among byte or float vectors, in turns with other libraries.
 
     python asv_bench/exact_search.py
     python asv_bench/exact_search.py --floats

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parent))  # the modules beside this one, as for scripts
+sys.path.insert(0, str(Path(__file__).parent))  # modules in this folder, as for scripts
 
 import drawing
 import machine

@@ -1,4 +1,4 @@
-"""Time calls of many Python threads beside the same calls of one; or how many calls they make, beside other libraries.
+"""Compare calls of many Python threads with the same calls of one, or with other libraries' calls.
 
     python asv_bench/python_threads.py
     NUMBA_THREADING_LAYER=tbb python asv_bench/python_threads.py
@@ -27,7 +27,13 @@ SHARED = 640  # calls of all callers in a turn
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=5, metavar="N", help="default: %(default)s")
-    parser.add_argument("--callers", type=int, nargs="+", metavar="N", help="so many Python threads, beside others")
+    parser.add_argument(
+        "--callers",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="numbers of calling Python threads",
+    )
     parser.add_argument("--save", action="store_true", help="write the times of calls to asv_bench/comparisons")
     args = parser.parse_args(arguments)
     if args.callers:
@@ -77,7 +83,7 @@ def compare(args):
 
 
 def latencies(count, cases, turns):
-    """Return the seconds of each call of a number of callers, by contender; none of those that cannot do all cases."""
+    """Return the seconds of each call, by contender; contenders that cannot do all cases are left out."""
     teams, samples = {}, {}
     for name in CALLERS:
         if all(case.refusal(peers.METHODS[name]) is None for case in cases):

@@ -15,7 +15,7 @@ import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # the modules beside this one, as for scripts
+sys.path.insert(0, str(Path(__file__).parent))  # modules in this folder, as for scripts
 
 import machine
 import saving

@@ -56,7 +56,7 @@ def lines_of(found, chart):
 
 
 def check_of(found):
-    """Return the table of computed times beside measured ones."""
+    """Return the table that compares computed and measured times."""
     of_state = ["measured", "ratio"]
     head = ["call", "threads", "in a row: computed", *of_state, "after a pause: computed", *of_state]
     rows = []

@@ -76,7 +76,7 @@ def surroundings(regime):
 
 @contextlib.contextmanager
 def team(count):
-    """Let calls use so many threads for as long as the context lasts, however many processors there are."""
+    """Let calls use a number of threads within a ``with``, however many processors there are."""
     if not pool.AVAILABLE:
         raise NotImplementedError("only dmlcpu's own threads may be more than processors")
     with mock.patch.object(threads, "_layer", _helpers(count - 1)), threads.use_budget(count):

@@ -1,4 +1,4 @@
-"""Exact search among vectors of floats, beside flat indices, with usual data and with hostile data."""
+"""Exact search among float vectors, compared with flat indices, on usual and on hostile data."""
 
 from importlib.util import find_spec
 
@@ -136,7 +136,7 @@ class Exclude:
 
 
 class BuildFloats:
-    """An index of float32, 100,000 x 384, beside a copy of the floats."""
+    """Build an index of 100,000 x 384 float32 numbers, compared with a copy of them."""
 
     version = "1"
 

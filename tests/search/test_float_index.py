@@ -14,19 +14,8 @@ from dmlcpu.runtime.threads import use_budget
 from dmlcpu.search import FloatIndex, exact, knn, semantic_search, vectors as vectors_module
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def same(found, expected):
     return all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in zip(found, expected, strict=True))
-
-
-@pytest.fixture
-def codes_decide(monkeypatch):
-    """Let small searches use codes."""
-    monkeypatch.setattr(exact, "_SMALL", 0)
 
 
 @pytest.mark.parametrize("metric", METRICS)

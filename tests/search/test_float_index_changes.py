@@ -1,7 +1,6 @@
 """A `FloatIndex` whose vectors change: what is added, removed, moved and returned, also while others search."""
 
 import pickle
-import threading
 
 import numpy as np
 import pytest
@@ -9,22 +8,11 @@ from random_searches import METRICS
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.search import FloatIndex, exact
-
-
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
+from dmlcpu.search import FloatIndex
 
 
 def same(found, expected):
     return all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in zip(found, expected, strict=True))
-
-
-@pytest.fixture
-def codes_decide(monkeypatch):
-    """Let small searches use codes."""
-    monkeypatch.setattr(exact, "_SMALL", 0)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -140,26 +128,3 @@ def test_pickles(rng, metric):
     again.add_with_ids(vectors[:1], [7])
     assert (again.ntotal, index.ntotal) == (31, 30)
     assert (index.metric, index.metric_type) == (metric, int(metric == "l2"))
-
-
-def test_searches_in_threads_see_whole_changes(rng):
-    vectors = rng.standard_normal((64, 16))
-    index, wrong, done = FloatIndex(vectors, "l2"), [], threading.Event()
-
-    def search():
-        while not done.is_set():
-            _, found = index.search(vectors, 1)
-            if found.ravel().tolist() != list(range(64)):
-                wrong.append(found)
-
-    threads = [threading.Thread(target=search) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for _ in range(40):
-        index.add(vectors + 1)
-        index.remove_ids(np.arange(64, 128))
-    done.set()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-    assert index.ntotal == 64

@@ -4,16 +4,46 @@ import numpy as np
 import pytest
 
 sklearn_neighbors = pytest.importorskip("sklearn.neighbors")
+# Warnings of other packages are no errors of this one.
+pytestmark = pytest.mark.filterwarnings("default")
 
 RNG = np.random.default_rng(0)
-CORPUS, QUERIES = RNG.standard_normal((400, 24)), RNG.standard_normal((9, 24))
+CORPUS = RNG.standard_normal((400, 24)).astype(np.float32)
+QUERIES = RNG.standard_normal((9, 24)).astype(np.float32)
 
 
 @pytest.fixture
-def transformer():
+def neighbors():
     from dmlcpu.search import NeighborsTransformer
 
     return NeighborsTransformer
+
+
+def test_estimator_checks(neighbors):
+    checks = pytest.importorskip("sklearn.utils.estimator_checks")
+    results = checks.check_estimator(neighbors(), on_skip=None)
+    assert {each["status"] for each in results} <= {"passed", "skipped"}
+    assert sum(each["status"] == "passed" for each in results) > 30
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean", "cosine"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_estimator_does_what_scikit_learns_does(neighbors, metric, dtype):
+    theirs = sklearn_neighbors.KNeighborsTransformer(n_neighbors=6, metric=metric)
+    x = CORPUS.astype(dtype)
+    theirs.fit(x)
+    ours = neighbors(6, metric=metric).fit(x)
+    for name, *arguments in [("transform", x), ("transform", QUERIES.astype(dtype)), ("kneighbors_graph",)]:
+        found, expected = getattr(ours, name)(*arguments), getattr(theirs, name)(*arguments)
+        assert found.shape == expected.shape
+        assert found.indices.tolist() == expected.indices.tolist()
+        assert found.indptr.tolist() == expected.indptr.tolist()
+        assert np.allclose(found.data, expected.data, rtol=1e-6, atol=3e-7)
+    assert (
+        ours.kneighbors(QUERIES, 3, return_distance=False).tolist()
+        == theirs.kneighbors(QUERIES, 3, return_distance=False).tolist()
+    )
+    assert list(ours.get_feature_names_out())[:1] == ["neighborstransformer0"]
 
 
 def spoiled():
@@ -33,47 +63,72 @@ def spoiled():
 
 
 @pytest.mark.parametrize("x", [*spoiled()], ids=["missing", "few", "one far", "two groups", "far from the origin"])
-def test_neighbours_are_those_of_scikit_learn(transformer, x):
+def test_neighbours_are_those_of_scikit_learn(neighbors, x):
     """By its trees, as its brute force loses digits of samples far from the origin."""
     theirs = sklearn_neighbors.NearestNeighbors(n_neighbors=10, algorithm="kd_tree").fit(x)
-    distances, indices = transformer(n_neighbors=10).fit(x).kneighbors()
+    distances, indices = neighbors(n_neighbors=10).fit(x).kneighbors()
     expected, places = theirs.kneighbors()
     assert np.allclose(distances, expected, rtol=1e-9, atol=1e-9)
     assert (indices == places).mean() == 1
 
 
-def test_small_distances_keep_their_digits(transformer):
+def test_small_distances_keep_their_digits(neighbors):
     rng = np.random.default_rng(0)
     plane = rng.standard_normal((2000, 2))
-    found = transformer(n_neighbors=10, metric="cosine").fit(plane).kneighbors()[0]
+    found = neighbors(n_neighbors=10, metric="cosine").fit(plane).kneighbors()[0]
     angles = np.arctan2(plane[:, 1], plane[:, 0])
     apart = np.abs(angles[:, None] - angles)
     apart = np.sort(np.minimum(apart, 2 * np.pi - apart), axis=1)[:, 1:11]
     assert found.dtype == np.float64
     assert np.allclose(found, 1 - np.cos(apart), rtol=1e-6, atol=1e-15)
     near = np.array([[100000001.0, 100000000], [100000000, 100000001], [0, 0]])
-    assert transformer(n_neighbors=1).fit(near).kneighbors()[0][:2].ravel().tolist() == [2**0.5] * 2
+    assert neighbors(n_neighbors=1).fit(near).kneighbors()[0][:2].ravel().tolist() == [2**0.5] * 2
     seconds = np.r_[1.76e9 + np.arange(100.0) * 60, 0.0][:, None]
-    found = transformer(n_neighbors=2).fit(seconds).kneighbors()[0]
+    found = neighbors(n_neighbors=2).fit(seconds).kneighbors()[0]
     assert found[1:99].tolist() == [[60, 60]] * 98
 
 
-def test_a_sample_is_not_its_own_neighbour_among_equal_ones(transformer):
+def test_a_sample_is_not_its_own_neighbour_among_equal_ones(neighbors):
     x = np.array([[1.0, 2], [1, 2], [1, 2], [5, 5], [1, 2]])
-    distances, indices = transformer(n_neighbors=2).fit(x).kneighbors()
+    distances, indices = neighbors(n_neighbors=2).fit(x).kneighbors()
     assert not (indices == np.arange(5)[:, None]).any()
     assert distances[[0, 1, 2, 4]].tolist() == [[0, 0]] * 4
     assert indices[0].tolist() == [1, 2]
     assert indices[4].tolist() == [0, 1]
 
 
-def test_threads_of_the_estimator(transformer):
-    expected = transformer(5).fit(CORPUS).kneighbors(QUERIES)
+def test_threads_of_the_estimator(neighbors):
+    expected = neighbors(5).fit(CORPUS).kneighbors(QUERIES)
     for jobs in (1, 2, -1):
-        found = transformer(5, n_jobs=jobs).fit(CORPUS).kneighbors(QUERIES)
+        found = neighbors(5, n_jobs=jobs).fit(CORPUS).kneighbors(QUERIES)
         assert all(np.array_equal(*each) for each in zip(found, expected, strict=True))
     for jobs in (0, -2):
         with pytest.raises(ValueError, match=rf"NeighborsTransformer: n_jobs is {jobs}; allowed: None, -1 or a number"):
-            transformer(5, n_jobs=jobs).fit(CORPUS)
+            neighbors(5, n_jobs=jobs).fit(CORPUS)
     with pytest.raises(ValueError, match="NeighborsTransformer: p is 1; allowed: 2"):
-        transformer(5, p=1).fit(CORPUS)
+        neighbors(5, p=1).fit(CORPUS)
+
+
+def test_a_pipeline_on_the_graph(neighbors):
+    pipeline, classifier = pytest.importorskip("sklearn.pipeline"), sklearn_neighbors.KNeighborsClassifier
+    x = np.vstack([CORPUS[:100] * 0.1, CORPUS[100:200] * 0.1 + 1])
+    y = np.repeat([0, 1], 100)
+    model = pipeline.make_pipeline(neighbors(8), classifier(n_neighbors=5, metric="precomputed"))
+    assert model.fit(x[::2], y[::2]).score(x[1::2], y[1::2]) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"metric": "dot"}, "metric is 'dot'"), ({"mode": "edges"}, "mode is 'edges'")]
+)
+def test_wrong_options_of_the_estimator(neighbors, options, message):
+    with pytest.raises(ValueError, match=message):
+        neighbors(**options).fit(CORPUS)
+    with pytest.raises(ValueError, match=r"n_neighbors is 400; allowed: 1 to 399 \(n_samples_fit is 400\)"):
+        neighbors(5).fit(CORPUS).kneighbors(None, 400)
+
+
+def test_umap_takes_precomputed_neighbours(neighbors):
+    umap = pytest.importorskip("umap")
+    distances, indices = neighbors(15).fit(CORPUS).kneighbors(CORPUS)
+    model = umap.UMAP(n_neighbors=15, precomputed_knn=(indices, distances), n_epochs=5, random_state=0, n_jobs=1)
+    assert model.fit_transform(CORPUS).shape == (400, 2)

@@ -9,15 +9,10 @@ import pytest
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.reference.searches import int8_knn
-from dmlcpu.search import Int8Index, knn
+from dmlcpu.search import FloatIndex, Int8Index, knn
 from dmlcpu.search.ranking import MOST_CANDIDATES
 
 METRICS = ("ip", "l2", "cosine")
-
-
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
 
 
 def normals(rng, *shape):
@@ -221,9 +216,10 @@ def test_pickles(rng, metric):
     assert (again.ntotal, index.ntotal) == (31, 30)
 
 
-def test_searches_in_threads_see_whole_changes(rng):
-    vectors = rng.integers(-50, 50, (64, 16)).astype(np.int8)
-    index, wrong, done = Int8Index(vectors, "l2"), [], threading.Event()
+@pytest.mark.parametrize(("make", "dtype"), [(Int8Index, np.int8), (FloatIndex, np.float64)])
+def test_searches_in_threads_see_whole_changes(rng, make, dtype):
+    vectors = rng.integers(-50, 50, (64, 16)).astype(dtype)
+    index, wrong, done = make(vectors, "l2"), [], threading.Event()
 
     def search():
         while not done.is_set():
