@@ -100,7 +100,10 @@ if not COMPILES:
 took = child("same", 100)
 drawn = random.Random(SEED)
 for number in range(TRIES):
-    child(KINDS[number % len(KINDS)], drawn.random() * took)
+    kind, share = KINDS[number % len(KINDS)], drawn.random()
+    lasted = child(kind, share * took)
+    if lasted < share * took:  # the signal came too late, as the timed call was a slow one
+        child(kind, share * lasted)
 """
 
 
@@ -119,7 +122,7 @@ def test_a_signal_in_a_first_call_does_no_harm(tries, compiles, tmp_path, seeds,
         settings = f"TRIES, SEED, COMPILES = {tries}, {seed}, {str(tmp_path) if compiles else ''!r}\n"
         told += run(settings + FIRST_CALLS, OPENBLAS_NUM_THREADS="1").splitlines()
     hits = sum(line.endswith("hit") for line in told)
-    assert hits  # few are, where other programs hold the processors
+    assert hits
     counted(f"{hits} signals in {len(told)} first calls")
 
 
