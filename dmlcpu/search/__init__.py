@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from dmlcpu.common.imports import attach
 
 if TYPE_CHECKING:
-    from dmlcpu.search.exact import Report as Report
     from dmlcpu.search.float_index import FloatIndex as FloatIndex
+    from dmlcpu.search.found import Report as Report
     from dmlcpu.search.functions import knn as knn, semantic_search as semantic_search
     from dmlcpu.search.int8_index import Int8Index as Int8Index
     from dmlcpu.search.neighbors import NeighborsTransformer as NeighborsTransformer
@@ -18,7 +18,7 @@ _HOME_OF = {
     "FloatIndex": "dmlcpu.search.float_index",
     "Int8Index": "dmlcpu.search.int8_index",
     "NeighborsTransformer": "dmlcpu.search.neighbors",  # needs scikit-learn
-    "Report": "dmlcpu.search.exact",
+    "Report": "dmlcpu.search.found",
     "knn": "dmlcpu.search.functions",
     "semantic_search": "dmlcpu.search.functions",
 }

@@ -104,9 +104,9 @@ def plain(x: Array) -> Array:
     return np.require(x, dtype, ["C", "A"])
 
 
-def sample_of(count: int) -> Array:
+def sample_of(count: int, most: int = _SAMPLE) -> Array:
     """Return the positions of some of so many vectors."""
-    return np.linspace(0, max(0, count - 1), min(_SAMPLE, count)).astype(np.int64)
+    return np.linspace(0, max(0, count - 1), min(most, count)).astype(np.int64)
 
 
 def frame_of(metric: Metric, vectors: Array) -> Frame:
@@ -217,16 +217,16 @@ def bias_of(encoded: Encoded, frame: Frame) -> Array:
     return rounded
 
 
-def stored_floats(operator: str, vectors: Array, frame: Frame, first: int = 0) -> Stored:
-    """Return floats (N, D) with their codes, or refuse numbers as `encode` does."""
-    count, depth = vectors.shape
+def stored_floats(operator: str, vectors: Array, frame: Frame, first: int = 0, names: Array | None = None) -> Stored:
+    """Return floats (N, D) with their codes, or refuse numbers as `encode` does. names: the rows to encode, or all."""
+    count, depth = len(vectors) if names is None else len(names), vectors.shape[1]
     codes, scales, bias = np.empty((count, depth), np.int8), np.empty(count, np.float32), np.empty(count, np.float32)
     squares = np.empty(count) if frame.metric == "cosine" else None
     facts, most = np.empty((min(count, _ROWS), FACTS)), np.zeros(3)
     for start in range(0, count, rows := max(1, min(_ROWS, _NUMBERS // depth))):
         part = slice(start, start + rows)
-        block = Encoded(codes[part], scales[part], facts[: len(vectors[part])])
-        encode(operator, "vectors", vectors[part], frame, block, first + start)
+        block = Encoded(codes[part], scales[part], facts[: len(codes[part])])
+        encode(operator, "vectors", vectors[part if names is None else names[part]], frame, block, first + start)
         bias[part] = bias_of(block, frame)
         if squares is not None:
             squares[part] = block.facts[:, SQUARE]

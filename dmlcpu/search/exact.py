@@ -2,24 +2,26 @@
 
     the 128 best bounds: scored exactly, the best first, until the next bound is below the k-th best score
     if that is not proven: the same with all bounds that reach the k-th best score, up to a limit
-    if these are too many: all vectors are scored
+    if these are too many: all vectors are scored; from some queries on, codes are made anew (groups.py)
 
 docs/exact_search.rst has the derivation. Ranks are scores whose greatest is the best: distances have the other sign.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from dmlcpu import reference
+from dmlcpu.annotations import Metric
 from dmlcpu.common.arguments import Array
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.search.constants import DISTANCES, PRODUCTS, ROUNDED_PRODUCTS
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.records import record_of
-from dmlcpu.search.codes import METRIC_NUMBERS, UNDERFLOW, Frame, Terms, plain, terms_of
+from dmlcpu.search.codes import METRIC_NUMBERS, UNDERFLOW, Terms, plain, terms_of
+from dmlcpu.search.found import Found, best_of
+from dmlcpu.search.groups import Group, Groups, groups_of
 from dmlcpu.search.ranking import few_allowed, names_of
 from dmlcpu.search.vectors import Stored
 from dmlcpu.selection.call import Operands, Order
@@ -33,50 +35,12 @@ _FEWEST = 8  # vectors for a candidate: with more candidates, scoring all is fas
 _FEW_QUERIES = 8  # for which it does not pay to guess how great bounds are
 _SCANNED = 64  # queries that read all vectors together
 _ALL = 3  # of a report's passes
+_DEFEATS = 64  # queries for which codes decided nothing: then it is looked why
 _MANY = 10_000  # vectors of which it is worth a warning that all were scored
 _SMALL = 1 << 15  # numbers of vectors that are scored without codes
 _CANDIDATES_AT_A_TIME, _CONVERTED = 1 << 22, 1 << 22  # candidates of all queries; numbers that become float32
 _NS_OF_CANDIDATE, _NS_OF_NUMBER = 0.15, 0.06  # of each number of a pair, for one thread, in nanoseconds
 _NO_SQUARES, _NO_BITS = np.zeros(1), np.zeros(1, np.uint8)
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a search took.
-
-    Attributes
-    ----------
-    scored : ndarray of int64, shape (M,)
-        How many vectors were scored as floats for each query.
-    passes : ndarray of int8, shape (M,)
-        1: the first candidates were enough; 2: candidates were selected again; 3: all vectors were scored.
-    """
-
-    scored: Array
-    passes: Array
-
-
-Report.__module__ = "dmlcpu.search"
-
-
-class Found(NamedTuple):
-    """The best of each query, and what it took; see `Report`."""
-
-    ranks: Array  # float64 (M, k), -inf where there are fewer
-    positions: Array  # int64 (M, k), -1 where there are fewer
-    scored: Array  # int64 (M,)
-    passes: Array  # int8 (M,)
-
-    @classmethod
-    def nothing(cls, count: int, k: int) -> "Found":
-        """Return what nothing has been found for."""
-        ranks, positions = np.full((count, k), -np.inf), np.full((count, k), -1, np.int64)
-        return cls(ranks, positions, np.zeros(count, np.int64), np.zeros(count, np.int8))
-
-    def put(self, rows: Array, found: "Found") -> None:
-        """Set what is found for some queries."""
-        for mine, other in zip(self, found, strict=True):
-            mine[rows] = other
 
 
 def search(operator: str, stored: Stored, queries: Array, k: int, bits: Array | None) -> Found:
@@ -94,12 +58,8 @@ def search(operator: str, stored: Stored, queries: Array, k: int, bits: Array | 
     found = Found.nothing(len(queries), k)
     if most and len(queries):
         best = found._replace(ranks=found.ranks[:, :most], positions=found.positions[:, :most])
-        asked = _Asked(stored.frame, stored, np.ascontiguousarray(queries, np.float64), terms, most, bits)
-        left = np.arange(len(queries))
-        if stored.vectors.size > _SMALL:
-            left = _by_codes(asked, left, best)
-        for start in range(0, len(left), _SCANNED):
-            _score_all(asked, left[start : start + _SCANNED], best)
+        asked = _Asked(stored, stored, None, np.ascontiguousarray(queries, np.float64), terms, most, bits, None)
+        _search(operator, asked, best)
     return found
 
 
@@ -135,23 +95,36 @@ def reason_of(stored: Stored) -> str:
 class _Asked(NamedTuple):
     """What is searched, and for what."""
 
-    frame: Frame
-    stored: Stored
+    stored: Stored  # whose codes are read
+    whole: Stored  # whose floats are read: the same, or one of which that is a group
+    names: Array | None  # of a group
     queries: Array  # float64 (M, D)
     terms: Terms
     k: int
     bits: Array | None
+    floors: Array | None  # float64 (M,): ranks that others have reached
 
     @property
     def floats(self) -> Array:
         """The vectors as they were given."""
-        assert self.stored.floats is not None
-        return self.stored.floats
+        assert self.whole.floats is not None
+        return self.whole.floats
+
+    @property
+    def metric(self) -> Metric:
+        """Of the index."""
+        metric: Metric = self.stored.frame.metric
+        return metric
+
+    def floors_of(self, rows: Array, found: Found) -> Array:
+        """Return the ranks that vectors have to reach for some queries, float64: what was found, or others reached."""
+        own: Array = found.ranks[rows, -1]
+        return own if self.floors is None else np.maximum(own, self.floors[rows])
 
     @property
     def squares(self) -> Array:
         """The sums of squares of the vectors, for cosines."""
-        return _NO_SQUARES if self.stored.squares is None else self.stored.squares
+        return _NO_SQUARES if self.whole.squares is None else self.whole.squares
 
     def bits_of(self, rows: Array) -> Array | None:
         """Return the bits of some queries."""
@@ -166,10 +139,63 @@ class _Asked(NamedTuple):
 
     def best(self) -> dict[str, int]:
         """Return the record of what is kept."""
-        metric = self.frame.metric
+        metric = self.metric
         is_rounded = self.terms.is_wide or self.floats.dtype == np.float64
         summed = DISTANCES if metric == "l2" else ROUNDED_PRODUCTS if is_rounded else PRODUCTS
-        return {"k": self.k, "depth": self.frame.depth, "metric": METRIC_NUMBERS[metric], "terms": summed}
+        return {"k": self.k, "depth": self.stored.frame.depth, "metric": METRIC_NUMBERS[metric], "terms": summed}
+
+
+def _search(operator: str, asked: _Asked, found: Found) -> None:
+    """Find the best by codes; where these decide too little, by groups, or by the scores of all vectors."""
+    left, groups = np.arange(len(asked.queries)), _groups(asked, 0)
+    if groups is None and asked.stored.vectors.size > _SMALL:
+        left = _by_codes(asked, left, found)
+        groups = _groups(asked, int(np.count_nonzero(found.scored[left])))
+    if groups is None:
+        _score_all(asked, left, found)
+    elif left.size:
+        result = _by_groups(operator, asked, groups, left)
+        result.scored[...] += found.scored[left]
+        found.put(left, result)
+
+
+def _groups(asked: _Asked, defeated: int) -> Groups | None:
+    """Return groups of the vectors, once codes have decided nothing for enough queries; defeated: by this call."""
+    defeats = asked.stored.defeats
+    defeats.queries += defeated
+    if asked.bits is not None or defeats.queries < _DEFEATS:
+        return None
+    if not defeats.is_known:
+        defeats.groups, defeats.is_known = groups_of(asked.stored), True
+    groups: Groups | None = defeats.groups
+    return groups
+
+
+def _by_groups(operator: str, asked: _Asked, groups: Groups, rows: Array) -> Found:
+    """Return the best of some queries: those of the nearest group first, whose ranks others have to reach."""
+    queries = asked.queries[rows]
+    found, nearest = Found.nothing(len(rows), asked.k), groups.nearest(queries)
+    for is_first in (True, False):
+        for number, group in enumerate(groups.groups):
+            own = np.flatnonzero((nearest == number) == is_first)
+            if own.size:
+                floors = None if is_first else found.ranks[own, -1]
+                found.add(own, _of_group(operator, asked, group, queries[own], floors))
+    found.passes[...] = np.where(found.scored < len(asked.stored), 2, _ALL)
+    return found if groups.repeats is None else groups.repeats.expanded(found, asked.k)
+
+
+def _of_group(operator: str, asked: _Asked, group: Group, queries: Array, floors: Array | None) -> Found:
+    """Return the best of a group for some queries."""
+    stored, is_wide = group.stored, asked.terms.is_wide
+    given = queries if is_wide else queries.astype(np.float32)  # whose numbers these are
+    terms = terms_of(operator, given, stored.frame, stored.limits)
+    own = asked._replace(stored=stored, names=group.names, queries=queries, terms=terms, floors=floors)
+    found, left = Found.nothing(len(queries), asked.k), np.arange(len(queries))
+    if stored.vectors.size > _SMALL:
+        left = _by_codes(own, left, found)
+    _score_all(own, left, found)
+    return found
 
 
 def _by_codes(asked: _Asked, rows: Array, found: Found) -> Array:
@@ -179,14 +205,16 @@ def _by_codes(asked: _Asked, rows: Array, found: Found) -> Array:
     count = max(_CANDIDATES, _TIMES * asked.k)
     if count > most:
         return rows
-    not_proven, hopeless = _by_candidates(asked, rows[is_near[rows]], count, None, found), [rows[~is_near[rows]]]
+    near, floors = rows[is_near[rows]], asked.floors
+    not_proven = _by_candidates(asked, near, count, None if floors is None else floors[near], found)
+    hopeless = [rows[~is_near[rows]]]
     if not_proven.size:
-        can_help = _can_help(asked, not_proven, found.ranks[not_proven, -1])
+        can_help = _can_help(asked, not_proven, asked.floors_of(not_proven, found))
         hopeless.append(not_proven[~can_help])
         not_proven = not_proven[can_help]
     while not_proven.size and count < most:
         count = min(_WIDER * count, most)
-        not_proven = _by_candidates(asked, not_proven, count, found.ranks[not_proven, -1], found)
+        not_proven = _by_candidates(asked, not_proven, count, asked.floors_of(not_proven, found), found)
     return np.sort(np.concatenate([not_proven, *hopeless]))
 
 
@@ -201,9 +229,11 @@ def _by_candidates(asked: _Asked, rows: Array, count: int, floors: Array | None,
             least = _scores_of(floors[start : start + step], asked.terms.affine[block])
             rests = np.full(len(block), -np.inf, np.float32)
         bounds, candidates = _candidates(asked.stored, asked.terms, block, count, asked.bits_of(block), least)
+        if asked.names is not None:
+            candidates = names_of(asked.names, candidates)
         result, is_proven = _refined(asked, block, bounds, candidates, rests)
         result.scored[...] += found.scored[block]
-        result.passes[...] = 1 if floors is None else 2
+        result.passes[...] = np.where(found.scored[block] > 0, 2, 1)
         found.put(block, result)
         not_proven.append(block[~is_proven])
     return np.concatenate(not_proven)
@@ -278,7 +308,7 @@ def _refined(asked: _Asked, rows: Array, bounds: Array, candidates: Array, rests
         names, flat = np.unique(candidates, return_inverse=True)
         kept = np.maximum(names, 0)
         places = np.where(candidates < 0, -1, flat.reshape(candidates.shape))
-        vectors, squares = plain(vectors[kept]), squares[kept] if asked.frame.metric == "cosine" else squares
+        vectors, squares = plain(vectors[kept]), squares[kept] if asked.metric == "cosine" else squares
     work = record_of(
         registry.load("search.refine.REFINE"),
         rows=len(rows),
@@ -309,17 +339,25 @@ def _refined(asked: _Asked, rows: Array, bounds: Array, candidates: Array, rests
 
 
 def _score_all(asked: _Asked, rows: Array, found: Found) -> None:
+    """Score all vectors for some queries, a block of queries at a time."""
+    for start in range(0, len(rows), _SCANNED):
+        _score_block(asked, rows[start : start + _SCANNED], found)
+
+
+def _score_block(asked: _Asked, rows: Array, found: Found) -> None:
     """Score all vectors for some queries; what was found before is the least."""
-    floats, queries, k, bits = asked.floats, asked.queries[rows], asked.k, asked.bits_of(rows)
-    count, (total, depth) = len(rows), floats.shape
+    floats, queries, k, bits, names = asked.floats, asked.queries[rows], asked.k, asked.bits_of(rows), asked.names
+    count, (total, depth) = len(rows), asked.stored.vectors.shape
     parts = threads.budget().parts(int(count * total * depth * _NS_OF_NUMBER) + 1, total)
     ranks, positions = np.full((parts, count, k), -np.inf), np.full((parts, count, k), -1, np.int64)
-    counts, floors = np.zeros((parts, count), np.int64), found.ranks[rows, -1]
+    counts, floors = np.zeros((parts, count), np.int64), asked.floors_of(rows, found)
     kernel = registry.find("search", "scan").kernel.for_parts(parts)
     share_cells = registry.load("search.best.SCRATCH") + registry.load("search.scan.BLOCK") * (depth + 1)
-    step = total if floats.dtype in (np.float32, np.float64) else max(1, _CONVERTED // depth)
+    is_read = names is None and floats.dtype in (np.float32, np.float64)  # as it is
+    step = total if is_read else max(1, _CONVERTED // depth)
     for first in range(0, total, step):
-        block = plain(floats[first : first + step])
+        part = slice(first, first + step) if names is None else names[first : first + step]
+        block = plain(floats[part])
         work = record_of(
             registry.load("search.scan.SCAN"),
             rows=count,
@@ -334,7 +372,7 @@ def _score_all(asked: _Asked, rows: Array, found: Found) -> None:
             queries.reshape(-1),
             asked.terms.squares[rows],
             block.reshape(-1),
-            asked.squares[first : first + step] if asked.frame.metric == "cosine" else _NO_SQUARES,
+            asked.squares[part] if asked.metric == "cosine" else _NO_SQUARES,
             _NO_BITS if bits is None else bits.reshape(-1),
             floors,
             ranks.reshape(-1),
@@ -343,7 +381,8 @@ def _score_all(asked: _Asked, rows: Array, found: Found) -> None:
             work,
             np.empty(parts * share_cells, np.int64),
         )
-    best, places = (each.transpose(1, 0, 2).reshape(count, -1) for each in (ranks, positions))
-    order = np.lexsort((np.where(places < 0, np.iinfo(np.int64).max, places), -best))[:, :k]
-    best, places = np.take_along_axis(best, order, 1), np.take_along_axis(places, order, 1)
+    of_queries = [each.transpose(1, 0, 2).reshape(count, -1) for each in (ranks, positions)]
+    best, places = best_of(of_queries[0], of_queries[1], k)
+    if names is not None:
+        places = names_of(names, places)
     found.put(rows, Found(best, places, found.scored[rows] + total, np.full(count, _ALL, np.int8)))

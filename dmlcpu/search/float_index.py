@@ -15,7 +15,7 @@ from dmlcpu.errors import BindingError
 from dmlcpu.search import exact
 from dmlcpu.search.arguments import as_count, as_new_ids, check_ids_alike, in_parts
 from dmlcpu.search.codes import frame_of, stored_floats
-from dmlcpu.search.exact import Report
+from dmlcpu.search.found import Report
 from dmlcpu.search.index import Index
 from dmlcpu.search.ranking import names_of
 from dmlcpu.search.spaces import FLOATS, METRICS, as_numbers, as_vectors, check_depth

@@ -1,7 +1,7 @@
 """The vectors of an index at one time, with what is kept for them. They never change: others take their place."""
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +31,15 @@ class Limits(NamedTuple):
 NO_LIMITS = Limits()  # of no vectors
 
 
+@dataclass(slots=True)
+class Defeats:
+    """How many queries were left for which codes decided nothing, and what is searched since then; see groups.py."""
+
+    queries: int = 0
+    groups: Any = None
+    is_known: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Stored:
     """N vectors. Each array has a row, or an element, for each vector; None is one that this index does not have."""
@@ -44,6 +53,7 @@ class Stored:
     bias: Array | None = None  # float32: what is added to bounds; see codes.py
     limits: Limits = NO_LIMITS
     frame: Any = None  # how floats were encoded
+    defeats: Defeats = field(default_factory=Defeats, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -117,7 +127,7 @@ def joined(before: Stored, later: Stored, rooms: dict[str, Array]) -> Stored:
             room[:count] = array
         room[count:total] = others[name]
         arrays[name] = room[:total]
-    return replace(before, **arrays, limits=before.limits.joined(later.limits))
+    return replace(before._with(arrays), limits=before.limits.joined(later.limits))
 
 
 def reciprocal_roots(squares: Any) -> Array:

@@ -15,7 +15,7 @@ from dmlcpu import reference
 from dmlcpu.reference.searches import int8_knn
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.search import FloatIndex, Int8Index, codes, exact, vectors as stored_vectors
+from dmlcpu.search import FloatIndex, Int8Index, codes, exact, groups, vectors as stored_vectors
 
 TYPES = ("int8", "uint8", "float32", "float16", "float64")
 FLOATS = tuple(map(np.dtype, ("float32", "float16", ml_dtypes.bfloat16, "float64")))
@@ -100,6 +100,9 @@ def hostile(rng: Any, count: int, depth: int, kind: str) -> np.ndarray:
             x[:1] *= 1e6
         case "two groups":
             x[:, -1] += 1000 * some
+        case "many groups":
+            centres = 10.0 ** rng.integers(1, 5) * rng.standard_normal((rng.integers(2, 30), depth))
+            x += centres[rng.integers(0, len(centres), count)]
         case "all equal":
             x[:] = x[:1]
         case "small integers":
@@ -132,9 +135,10 @@ def hostile(rng: Any, count: int, depth: int, kind: str) -> np.ndarray:
 
 
 KINDS = (
-    "normal", "one far dimension", "missing values", "one far row", "two groups", "all equal", "small integers",
-    "duplicates", "zeros", "tiny", "huge", "tiny beyond float32", "huge beyond float32", "many powers of ten",
-    "powers of ten in each row", "heavy tails", "one direction", "far from the origin", "nearly equal",
+    "normal", "one far dimension", "missing values", "one far row", "two groups", "many groups", "all equal",
+    "small integers", "duplicates", "zeros", "tiny", "huge", "tiny beyond float32", "huge beyond float32",
+    "many powers of ten", "powers of ten in each row", "heavy tails", "one direction", "far from the origin",
+    "nearly equal",
 )  # fmt: skip
 
 
@@ -181,6 +185,7 @@ def _constants(rng: Any) -> dict[str, int]:
         "_SCANNED": int(rng.choice([1, 3, 64])),
         "_CANDIDATES_AT_A_TIME": int(rng.choice([1, 40, 1 << 22])),
         "_CONVERTED": int(rng.choice([1, 1000, 1 << 22])),
+        "_DEFEATS": int(rng.choice([1, 5, 1000])),
     }
 
 
@@ -260,6 +265,7 @@ def search(call: FloatSearch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         threads.use_budget(call.threads, grain=1),
         mock.patch.multiple(exact, **call.constants),
         mock.patch.object(stored_vectors, "SAMPLE", call.sample),
+        mock.patch.object(groups, "_LOOKED_AT", call.sample),
         mock.patch.object(codes, "_NUMBERS", 1000 if "_MOST" in call.constants else codes._NUMBERS),
     ):
         index = FloatIndex(call.vectors, call.metric, call.ids)

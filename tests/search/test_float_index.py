@@ -100,7 +100,7 @@ def given_of(vectors, queries, metric):
     """Return what a guess is made from."""
     stored = FloatIndex(vectors, metric).stored
     terms = exact.terms_of("x", queries, stored.frame, stored.limits)
-    return exact._Asked(stored.frame, stored, queries, terms, 8, None), np.arange(len(queries)), 64
+    return exact._Asked(stored, stored, None, queries, terms, 8, None, None), np.arange(len(queries)), 64
 
 
 @pytest.mark.parametrize("metric", METRICS)
