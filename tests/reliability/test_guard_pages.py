@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="mprotect protec
 FOLDER = Path(__file__).parent
 
 
-@pytest.mark.parametrize("calls", [150, pytest.param(700, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("calls", [150, pytest.param(300, marks=pytest.mark.slow)])
 def test_operators_keep_to_their_arrays(calls: int, seconds: float | None, counted: Callable[[str], None]) -> None:
     """In a process of its own: a read or write beyond the pages ends it."""
     longer = [] if seconds is None else ["--seconds", str(seconds), "--seed", str(time.time_ns())]

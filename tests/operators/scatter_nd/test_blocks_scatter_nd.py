@@ -12,7 +12,7 @@ from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError, Unsuppor
 from dmlcpu.operators.scatter_nd import blocks
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     data=st.data(),
     rows=st.integers(1, 40),
