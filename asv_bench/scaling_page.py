@@ -9,6 +9,7 @@ from pathlib import Path
 
 import drawing
 from figures import difference, number, restructured
+from scaling_model import BANDWIDTH
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "scaling.rst"
@@ -82,7 +83,8 @@ def table_of(name, call):
     if first["indices"]:
         own = ["indices read, millions"]
     head = ["threads", "at work", "parts", "pieces", "KiB a piece", "imbalance", "workspace, MiB", *own]
-    head += ["not cut, ms", "in a row, ms", "speed-up", "helpers woken, depth", "after a pause, ms", "speed-up"]
+    head += ["not cut, ms", "in a row, ms", "speed-up", "of the limit", "helpers woken, depth"]
+    head += ["after a pause, ms", "speed-up"]
     rows = [row_of(row, first) for row in call["rows"]]
     return restructured(name, head, rows, first=15)
 
@@ -100,7 +102,13 @@ def row_of(row, first):
         for state in ("awake", "paused")
     )
     cells.append(number(row["serial"] * 1e3) if "serial" in row else NONE)
-    return list(map(str, [*cells, *awake, f"{row['woken']}, {row['depth']}", *paused]))
+    limit = f"{limit_of(row, first) / row['awake']:.2f}" if "awake" in row else NONE
+    return list(map(str, [*cells, *awake, limit, f"{row['woken']}, {row['depth']}", *paused]))
+
+
+def limit_of(row, first):
+    """Return the seconds that a call needs at least: a share of one thread's, or the time of its bytes."""
+    return max(first["awake"] / row["of"], first["moved"] / BANDWIDTH)
 
 
 def chart_of(found):

@@ -13,7 +13,8 @@ import numpy as np
 
 from dmlcpu.kernels.scatter_nd.linearize import linearize_singly
 from dmlcpu.kernels.scatter_nd.owned import sort_by_insertion
-from dmlcpu.kernels.scatter_nd.work import MOST_BINS, TABLES, WORK, cuts_of
+from dmlcpu.kernels.scatter_nd.work import MOST_BINS, MOST_BUCKETS, TABLES, WORK, cuts_of, share_space_of
+from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
@@ -23,11 +24,12 @@ FEW = 4  # ranges in a bin: with fewer, a search is as short as the way to a fin
 
 
 @kernel
-def sample(_, parts, indices, works, scratch):
-    """Write offsets of updates at even steps to where pairs will be. indices: as uint32."""
+def sample(part, parts, indices, works, scratch):
+    """Write a share of the offsets of updates at even steps to where pairs will be. indices: as uint32."""
     work = record_at(works, 0, WORK)
     samples, count, found = work.buckets.samples, work.tuples.count, scratch[work.buckets.pairs :]
-    for i in range(samples):
+    first, last = share(part, parts, samples)
+    for i in range(first, last):
         number = i * count // samples
         linearize_singly(indices, work.tuples, number, number + 1, work.writing_mode, found, i)
 
@@ -43,13 +45,36 @@ def cut(_, parts, works, scratch):
         sort_by_insertion(firsts, found)
     for i in range(found):
         if firsts[i] < buckets.span and (count == 0 or firsts[i] > firsts[count - 1]):
-            firsts[count], cuts.order[count] = firsts[i], count
+            firsts[count] = firsts[i]
             count += 1
     firsts[count], firsts[count + 1] = buckets.span, np.iinfo(np.int64).max
     cuts.count = count
     if buckets.samples > 0:
         fill_tables(work.ranges.size, buckets, cuts)
     cuts.bins[bins] = count
+
+
+@kernel
+def order(_, parts, works, scratch):
+    """Write the order in which threads take the buckets of a turn, and how many updates the fullest has."""
+    buckets = record_at(works, 0, WORK).buckets
+    cuts, shares = cuts_of(buckets, scratch), buckets.shares
+    count, firsts, keys = cuts.count, cuts.firsts, cuts.order
+    for bucket in range(count):
+        keys[bucket] = 0
+    for part in range(shares):
+        counts = share_space_of(part, buckets, scratch).counts
+        for bucket in range(count):
+            keys[bucket] += counts[bucket]
+    cuts.fullest = 0
+    for bucket in range(count):
+        cuts.fullest = max(cuts.fullest, keys[bucket])
+        work = keys[bucket] * buckets.of_update + (firsts[bucket + 1] - firsts[bucket]) * buckets.of_word
+        keys[bucket] = bucket - work * MOST_BUCKETS
+    if buckets.samples > 0:
+        sort_by_insertion(keys, count)
+    for i in range(count):
+        keys[i] %= MOST_BUCKETS
 
 
 @device

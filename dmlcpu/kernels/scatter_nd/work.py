@@ -84,6 +84,8 @@ WORK = record(
         cuts=np.int64,
         spaces=np.int64,
         pairs=np.int64,
+        of_update=np.int64,  # the work of an update, and of copying a word of out, or 0 if x is not copied with them
+        of_word=np.int64,
     ),
 )
 
@@ -108,8 +110,9 @@ SHARE_SPACE = record(
 CUTS = record(
     CACHE_LINE,
     count=np.int64,  # of buckets
+    fullest=np.int64,  # updates of this turn in the bucket that has most
     firsts=(np.int64, MOST_BUCKETS + 2),  # the first offset of each, and ends for the last and for skipped updates
-    order=(np.int64, MOST_BUCKETS),  # in which threads take them
+    order=(np.int64, MOST_BUCKETS),  # in which threads take them: those with most work first, so none is left with one
     bins=(np.int16, MOST_BINS + 1),  # the bucket of the first offset in each bin; ~ a table; that of skipped updates
     tables=(np.int16, TABLES * MOST_BINS),  # such buckets for parts of a bin
 )

@@ -4,11 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from dmlcpu.common.arguments import Array
 from dmlcpu.kernels.scatter_nd.partition import WHOLE
-from dmlcpu.kernels.scatter_nd.work import CUTS, CUTS_CELLS, MOST_BINS, MOST_BUCKETS, PAIRS, SHARE_CELLS, SHARE_SPACE
+from dmlcpu.kernels.scatter_nd.work import CUTS, CUTS_CELLS, MOST_BINS, MOST_BUCKETS, PAIRS, SHARE_CELLS
 from dmlcpu.operators.scatter_nd.layout import Tensors
 from dmlcpu.runtime.memory import second_level_cache
 from dmlcpu.runtime.records import CACHE_LINE, CELL
@@ -38,15 +36,18 @@ class Buckets:
     cuts: int = 0
     spaces: int = 0
     pairs: int = 0
+    of_update: int = 0
+    of_word: int = 0
 
 
 def lay_buckets(
-    tensors: Tensors, parts: int, owners: int, cells: int, *, balances: bool, has_numbers: bool
+    tensors: Tensors, parts: int, owners: int, cells: int, *, balances: bool, has_numbers: bool, copies: bool
 ) -> tuple[Buckets, int]:
     """Return the buckets, and the cells of the workspace with them.
 
     parts: shares of the updates; owners: threads that take buckets; cells: of the workspace before the buckets;
-    balances: ranges are made of about as many updates, too; has_numbers: pairs have numbers of updates.
+    balances: ranges are made of about as many updates, too; has_numbers: pairs have numbers of updates; copies: x is
+    copied with the updates.
     """
     span, width = tensors.span, tensors.width
     near = second_level_cache() // 4 // width  # words of a range
@@ -66,7 +67,9 @@ def lay_buckets(
     spaces = cuts + CUTS_CELLS
     pairs = spaces + parts * SHARE_CELLS
     cells = pairs + max((turn + parts * (evens + steps) * PAIRS) * a_pair, samples)
-    return Buckets(evens, steps, samples, bits, span, parts, turn, counter, cuts, spaces, pairs), cells
+    of_update, of_word = 160 + 8 * tensors.slice_size, width if copies else 0  # as in plan.py, times 32
+    places = counter, cuts, spaces, pairs
+    return Buckets(evens, steps, samples, bits, span, parts, turn, *places, of_update, of_word), cells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +81,10 @@ class Partition:
     checks: bool  # whether an index out of range is an error
     copies: bool  # whether `apply` copies x
     most: int  # updates that the fullest bucket may hold: if it has more, they are not partitioned
-    update: float  # the work of an update, and of copying a word
-    copy: float
     sample: Callable[..., Any]
     cut: Callable[..., Any]
     count_all: Callable[..., Any]
+    order: Callable[..., Any]
     partition: Callable[..., Any]
     apply: Callable[..., Any]
 
@@ -120,16 +122,16 @@ class Partition:
         """Return whether no bucket holds more updates of the first turn than it may."""
         if self.turns > 1:
             self.count_turn(0, indices, work, scratch)
-        return bool(self.counts(scratch).max() <= self.most)
+        self.order(work, scratch)
+        return bool(self.cuts(scratch)["fullest"] <= self.most)
 
     def run(self, x: Array, indices: Array, updates: Array, out: Array, work: Array, scratch: Array) -> None:
         """Partition and apply what has been validated, turn by turn."""
         for turn in range(self.turns):
             if turn:
                 self.count_turn(turn, indices, work, scratch)
+                self.order(work, scratch)
             self.partition(indices, updates, work, scratch)
-            if self.buckets.samples:
-                self.order(scratch)
             scratch[self.buckets.counter] = 0
             self.apply(x, updates, out, work, scratch)
             x = x[:0]
@@ -137,16 +139,3 @@ class Partition:
     def cuts(self, scratch: Array) -> Any:
         """Return the CUTS of a call."""
         return scratch[self.buckets.cuts : self.buckets.cuts + CUTS_CELLS].view(CUTS)[0]
-
-    def counts(self, scratch: Array) -> Array:
-        """Return how many updates of this turn each bucket holds."""
-        spaces = scratch[self.buckets.spaces : self.buckets.pairs].view(SHARE_SPACE)
-        return np.asarray(spaces["counts"][:, : self.cuts(scratch)["count"]].sum(axis=0))
-
-    def order(self, scratch: Array) -> None:
-        """Write in which order threads take buckets: those with most work first, so that none is left with one."""
-        cuts, counts = self.cuts(scratch), self.counts(scratch)
-        work = self.update * counts
-        if self.copies:
-            work += self.copy * np.diff(cuts["firsts"][: counts.size + 1])
-        cuts["order"][: counts.size] = np.argsort(-work)

@@ -71,6 +71,7 @@ _LEAST_BALANCED = 256
 # 5.5. So eight threads break even.
 _PARTITION_NS, _PARTITIONED_NS = 80_000, 8
 
+_SAMPLES_OF_SHARE = 64  # each is a cache miss or two: 10 us
 _NOTHING = np.zeros(64, np.uint8)  # in the place of arrays without elements, which kernels are not given
 
 
@@ -231,20 +232,20 @@ def _partition(
     is_serial, is_numbered = layout["is_serial"] or cut.selects, layout["slices"]["kind"] in _NUMBERED
     # Where one thread would take less time than a balanced partition, ranges need only be as long as the caches like.
     balances = is_numbered or cut.gains or (budget.kernel is not None and cut.parts > 2)
-    shares = {"balances": balances, "has_numbers": is_numbered}
+    copies = copied == BY_KERNEL and (tensors.is_in_order or not is_numbered)
+    shares = {"balances": balances, "has_numbers": is_numbered, "copies": copies}
     buckets, cells = lay_buckets(tensors, cut.parts, cut.takers, cells, **shares)
     falls_back = is_serial and budget.kernel is None
     partition = Partition(
         buckets=buckets,
         count=tensors.count,
         checks=mode == RAISE,
-        copies=copied == BY_KERNEL and (tensors.is_in_order or not is_numbered),
+        copies=copies,
         most=3 * buckets.turn // 4 if falls_back else tensors.count,
-        update=5 + tensors.slice_size / 4,
-        copy=tensors.width / 32,
-        sample=_kernel("sample", 1),
+        sample=_kernel("sample", min(cut.parts, max(1, buckets.samples // _SAMPLES_OF_SHARE))),
         cut=_kernel("cut", 1),
         count_all=_kernel("validate", cut.parts),
+        order=_kernel("order", 1),
         partition=_kernel("partition", cut.parts),
         apply=_kernel("apply_bucket_slices" if is_numbered else "apply_buckets", cut.takers),
     )
