@@ -2,7 +2,7 @@
 
     the 128 best bounds: scored exactly, the best first, until the next bound is below the k-th best score
     if that is not proven: the same with all bounds that reach the k-th best score, up to a limit
-    if these are too many: all vectors are scored; from some queries on, codes are made anew (groups.py)
+    if these are too many: all vectors are scored; after 64 such queries, vectors are encoded again (groups.py)
 
 docs/exact_search.rst has the derivation. Ranks are scores whose greatest is the best: distances have the other sign.
 """
@@ -96,8 +96,8 @@ class _Asked(NamedTuple):
     """What is searched, and for what."""
 
     stored: Stored  # whose codes are read
-    whole: Stored  # whose floats are read: the same, or one of which that is a group
-    names: Array | None  # of a group
+    whole: Stored  # the index's, whose floats are read
+    names: Array | None  # the positions in the index of a group's vectors; None: all
     queries: Array  # float64 (M, D)
     terms: Terms
     k: int
@@ -112,7 +112,7 @@ class _Asked(NamedTuple):
 
     @property
     def metric(self) -> Metric:
-        """Of the index."""
+        """The metric of the index."""
         metric: Metric = self.stored.frame.metric
         return metric
 
@@ -147,10 +147,11 @@ class _Asked(NamedTuple):
 
 def _search(operator: str, asked: _Asked, found: Found) -> None:
     """Find the best by codes; where these decide too little, by groups, or by the scores of all vectors."""
-    left, groups = np.arange(len(asked.queries)), _groups(asked, 0)
-    if groups is None and asked.stored.vectors.size > _SMALL:
+    left, groups = np.arange(len(asked.queries)), _groups_if_due(asked)
+    if groups is None:
         left = _by_codes(asked, left, found)
-        groups = _groups(asked, int(np.count_nonzero(found.scored[left])))
+        asked.stored.defeats.queries += int(np.count_nonzero(found.scored[left]))
+        groups = _groups_if_due(asked)
     if groups is None:
         _score_all(asked, left, found)
     elif left.size:
@@ -159,16 +160,17 @@ def _search(operator: str, asked: _Asked, found: Found) -> None:
         found.put(left, result)
 
 
-def _groups(asked: _Asked, defeated: int) -> Groups | None:
-    """Return groups of the vectors, once codes have decided nothing for enough queries; defeated: by this call."""
+def _groups_if_due(asked: _Asked) -> Groups | None:
+    """Return groups of the vectors if codes have decided nothing for enough queries, and groups can help here."""
     defeats = asked.stored.defeats
-    defeats.queries += defeated
     if asked.bits is not None or defeats.queries < _DEFEATS:
         return None
-    if not defeats.is_known:
-        defeats.groups, defeats.is_known = groups_of(asked.stored), True
+    with defeats.lock:
+        if not defeats.is_known:
+            defeats.groups, defeats.is_known = groups_of(asked.stored), True
     groups: Groups | None = defeats.groups
-    return groups
+    scores_all = _first_count(asked) > len(asked.stored) // _FEWEST
+    return None if groups is not None and groups.repeats is None and scores_all else groups
 
 
 def _by_groups(operator: str, asked: _Asked, groups: Groups, rows: Array) -> Found:
@@ -188,13 +190,11 @@ def _by_groups(operator: str, asked: _Asked, groups: Groups, rows: Array) -> Fou
 def _of_group(operator: str, asked: _Asked, group: Group, queries: Array, floors: Array | None) -> Found:
     """Return the best of a group for some queries."""
     stored, is_wide = group.stored, asked.terms.is_wide
-    given = queries if is_wide else queries.astype(np.float32)  # whose numbers these are
+    given = queries if is_wide else queries.astype(np.float32)  # exact: they were float32, or less
     terms = terms_of(operator, given, stored.frame, stored.limits)
     own = asked._replace(stored=stored, names=group.names, queries=queries, terms=terms, floors=floors)
-    found, left = Found.nothing(len(queries), asked.k), np.arange(len(queries))
-    if stored.vectors.size > _SMALL:
-        left = _by_codes(own, left, found)
-    _score_all(own, left, found)
+    found = Found.nothing(len(queries), asked.k)
+    _score_all(own, _by_codes(own, np.arange(len(queries)), found), found)
     return found
 
 
@@ -202,8 +202,8 @@ def _by_codes(asked: _Asked, rows: Array, found: Found) -> Array:
     """Find what codes can prove; return the queries for which all vectors have to be scored."""
     is_near = asked.terms.is_near
     most = min(_MOST, len(asked.stored) // _FEWEST)
-    count = max(_CANDIDATES, _TIMES * asked.k)
-    if count > most:
+    count = _first_count(asked)
+    if count > most or asked.stored.vectors.size <= _SMALL:
         return rows
     near, floors = rows[is_near[rows]], asked.floors
     not_proven = _by_candidates(asked, near, count, None if floors is None else floors[near], found)
@@ -216,6 +216,11 @@ def _by_codes(asked: _Asked, rows: Array, found: Found) -> Array:
         count = min(_WIDER * count, most)
         not_proven = _by_candidates(asked, not_proven, count, asked.floors_of(not_proven, found), found)
     return np.sort(np.concatenate([not_proven, *hopeless]))
+
+
+def _first_count(asked: _Asked) -> int:
+    """Return the number of candidates of a query at first."""
+    return max(_CANDIDATES, _TIMES * asked.k)
 
 
 def _by_candidates(asked: _Asked, rows: Array, count: int, floors: Array | None, found: Found) -> Array:

@@ -51,8 +51,7 @@ class Found(NamedTuple):
         both = np.concatenate([self.ranks[rows], found.ranks], axis=1)
         where = np.concatenate([self.positions[rows], found.positions], axis=1)
         ranks, positions = best_of(both, where, self.ranks.shape[1])
-        scored, passes = self.scored[rows] + found.scored, np.maximum(self.passes[rows], found.passes)
-        self.put(rows, Found(ranks, positions, scored, passes))
+        self.put(rows, Found(ranks, positions, self.scored[rows] + found.scored, found.passes))
 
 
 def best_of(ranks: Array, positions: Array, k: int) -> tuple[Array, Array]:

@@ -9,15 +9,18 @@ from typing import NamedTuple
 import numpy as np
 
 from dmlcpu.common.arguments import Array
+from dmlcpu.errors import DmlError
 from dmlcpu.search.codes import Frame, frame_of, sample_of, stored_floats
 from dmlcpu.search.found import Found, best_of
 from dmlcpu.search.quantizer import BLOCK_ELEMENTS
 from dmlcpu.search.vectors import Stored
 
 MOST_GROUPS = 16  # each is searched twice: for the queries that are nearest to it, and for the others
-_LOOKED_AT = 1024  # vectors among which groups are looked for
-_APART = 4  # times as far from one another as groups are wide: codes that are not finer by that do not pay
-_REPEATED = 2  # as many vectors as different ones, at least, in a sample: fewer copies do not defeat codes
+_LOOKED_AT = 1024  # vectors among which groups and equal vectors are looked for
+_APART = 4  # groups pay only if they are so many times narrower than all vectors
+# Equal vectors are searched once if there are so many times fewer different ones, or if one of so many is the same one.
+# Less common ones are candidates that can all be scored.
+_REPEATED, _COMMON = 2, 8
 
 
 class Group(NamedTuple):
@@ -43,16 +46,17 @@ class Repeats:
     def expanded(self, found: Found, k: int) -> Found:
         """Return the k best of all vectors from the best of those that differ."""
         result = Found.nothing(len(found.ranks), k)._replace(scored=found.scored, passes=found.passes)
+        # One query after the other, as each has another number of copies.
         for row, (ranks, positions) in enumerate(zip(found.ranks, found.positions, strict=True)):
             there = int(np.count_nonzero(positions >= 0))
             numbers = self.place[positions[:there]]
             sizes = np.minimum(self.starts[numbers + 1] - self.starts[numbers], k)
             ends = np.cumsum(sizes)
-            if ends[-1:] > k:  # all of the k-th best rank take part, and no others
+            if ends[-1] > k:  # all of the k-th best rank take part, and no others
                 last = ranks[np.searchsorted(ends, k)]
                 there = int(np.count_nonzero(ranks[:there] >= last))
                 numbers, sizes, ends = numbers[:there], sizes[:there], ends[:there]
-            each = np.repeat(self.starts[numbers] - ends + sizes, sizes) + np.arange(ends[-1] if there else 0)
+            each = np.repeat(self.starts[numbers] - ends + sizes, sizes) + np.arange(ends[-1])
             own = best_of(np.repeat(ranks[:there], sizes)[None], self.order[each][None], k)
             result.ranks[row, : own[0].size], result.positions[row, : own[1].size] = own[0][0], own[1][0]
         return result
@@ -63,13 +67,12 @@ class Groups:
     """What a search reads in place of the codes of an index."""
 
     groups: list[Group]
+    centres: Array  # float64 (groups, D)
     repeats: Repeats | None  # None: each vector is in a group
 
     def nearest(self, queries: Array) -> Array:
-        """Return the number of the group that probably has the best vectors of each query (M, D)."""
-        frames: list[Frame] = [group.stored.frame for group in self.groups]
-        centres = np.stack([frame.centre for frame in frames])
-        return _nearest(queries.astype(np.float64), centres, is_distance=frames[0].metric == "l2")
+        """Return the number of the group that probably has the best vectors of each query, float64 (M, D)."""
+        return _nearest(queries, self.centres, is_distance=self.groups[0].stored.frame.metric == "l2")
 
 
 def groups_of(stored: Stored) -> Groups | None:
@@ -78,27 +81,31 @@ def groups_of(stored: Stored) -> Groups | None:
     assert floats is not None
     repeats = _repeats(floats)
     names = np.arange(len(floats)) if repeats is None else repeats.firsts
-    centres = _centres(_unit(floats[names[sample_of(len(names), _LOOKED_AT)]], frame))
+    centres = _centres(_centred(floats[names[sample_of(len(names), _LOOKED_AT)]], frame))
     if len(centres) == 1 and repeats is None:
         return None
     numbers, rows = np.zeros(len(names), np.int64), max(1, BLOCK_ELEMENTS // frame.depth)
     for start in range(0, len(names) if len(centres) > 1 else 0, rows):
         part = slice(start, start + rows)
-        numbers[part] = _nearest(_unit(floats[names[part]], frame), centres, is_distance=True)
+        numbers[part] = _nearest(_centred(floats[names[part]], frame), centres, is_distance=True)
     members = [names[numbers == number] for number in range(len(centres))]
-    return Groups([_group(stored, each) for each in members if len(each)], repeats)
+    try:
+        groups = [_group(stored, each) for each in members if len(each)]
+    except DmlError:  # a file has NaN: that vector is the worst of all, and has no codes
+        return None
+    return Groups(groups, np.stack([group.stored.frame.centre for group in groups]), repeats)
 
 
 def _group(stored: Stored, names: Array) -> Group:
     floats, metric = stored.floats, stored.frame.metric
     assert floats is not None
-    frame = frame_of(metric, floats[names[sample_of(len(names))]])
+    frame = frame_of(metric, floats[names[sample_of(len(names))]])  # which looks at as many, so at all of these
     codes = stored_floats("FloatIndex.search", floats, frame, names=names)
     return Group(replace(codes, floats=None, squares=None), names)
 
 
-def _unit(vectors: Array, frame: Frame) -> Array:
-    """Return vectors about the centre, float64; for cosines, of the length 1."""
+def _centred(vectors: Array, frame: Frame) -> Array:
+    """Return vectors less the centre, float64; for cosines, of the length 1 before."""
     wide = vectors.astype(np.float64)
     if frame.metric == "cosine":
         lengths = np.sqrt(np.square(wide).sum(axis=1, keepdims=True))
@@ -117,28 +124,28 @@ def _nearest(x: Array, centres: Array, *, is_distance: bool) -> Array:
 
 def _centres(sample: Array) -> Array:
     """Return vectors far from one another, to each of which others are near; a single one if there are no groups."""
-    chosen, distances, radii = [0], np.full(len(sample), np.inf), []
-    while len(chosen) <= MOST_GROUPS:  # the farthest vector is the next centre
+    chosen, distances, radii = [0], np.full(len(sample), np.inf), np.empty(MOST_GROUPS)
+    for number in range(MOST_GROUPS):  # the farthest vector is the next centre
         np.minimum(distances, np.square(sample - sample[chosen[-1]]).sum(axis=1), out=distances)
-        radii.append(float(np.sqrt(distances.max(initial=0))))
+        radii[number] = np.sqrt(distances.max(initial=0))
         chosen.append(int(np.argmax(distances)))
-    if radii[-1] * _APART > radii[0]:
+    if not radii[-1] * _APART <= radii[0]:  # NaN is no radius
         return sample[:1]
-    count = next(number for number, radius in enumerate(radii, 1) if radius <= 2 * radii[-1])
-    return sample[chosen[:count]]
+    return sample[chosen[: 1 + int(np.argmax(radii <= 2 * radii[-1]))]]
 
 
 def _hashes(bits: Array, blocks: list[slice]) -> Array:
-    """Return a number for each row of unsigned integers, uint64; equal rows have equal ones."""
+    """Return a number for each row of unsigned integers of up to 32 bits, uint64; equal rows have equal ones."""
     factors = np.random.default_rng(0).integers(0, 1 << 64, bits.shape[1], np.uint64) | np.uint64(1)
     return np.concatenate([bits[part].astype(np.uint64) @ factors for part in blocks])
 
 
 def _repeats(floats: Array) -> Repeats | None:
-    """Return which vectors have the same bits, or None if few do."""
-    bits = floats.view(f"u{floats.itemsize}")
+    """Return which vectors have the same bits, or None if none is so common that it defeats codes."""
+    bits = floats.view(np.uint16 if floats.itemsize == 2 else np.uint32)  # float64: two words, as round ones end in 0
     sample = bits[sample_of(len(bits), _LOOKED_AT)]
-    if _REPEATED * len(np.unique(sample, axis=0)) > len(sample):
+    _, copies = np.unique(sample, axis=0, return_counts=True)
+    if copies.size * _REPEATED > len(sample) and copies.max() * _COMMON < len(sample):
         return None
     rows = max(1, BLOCK_ELEMENTS // bits.shape[1])
     blocks = [slice(start, start + rows) for start in range(0, len(bits), rows)]
@@ -147,8 +154,6 @@ def _repeats(floats: Array) -> Repeats | None:
     for part in blocks:  # vectors whose hashes are equal by chance stay apart
         differs = (bits[part] != bits[firsts[part]]).any(axis=1)
         firsts[part][differs] = np.flatnonzero(differs) + part.start
-    order = np.argsort(firsts, kind="stable")
-    _, starts, place = np.unique(firsts[order], return_index=True, return_inverse=True)
-    numbers = np.empty(len(order), np.int64)
-    numbers[order] = place
-    return Repeats(order, np.append(starts, len(order)), numbers)
+    _, place = np.unique(firsts, return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    return Repeats(order, np.append(0, np.cumsum(np.bincount(place))), place)

@@ -1,7 +1,8 @@
 """The vectors of an index at one time, with what is kept for them. They never change: others take their place."""
 
 import functools
-from dataclasses import dataclass, field, replace
+import threading
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,13 +32,14 @@ class Limits(NamedTuple):
 NO_LIMITS = Limits()  # of no vectors
 
 
-@dataclass(slots=True)
 class Defeats:
-    """How many queries were left for which codes decided nothing, and what is searched since then; see groups.py."""
+    """How many queries codes decided nothing for, and the groups that are searched since then; see groups.py."""
 
-    queries: int = 0
-    groups: Any = None
-    is_known: bool = False
+    def __init__(self) -> None:
+        self.queries = 0
+        self.groups: Any = None
+        self.is_known = False  # whether groups have been looked for
+        self.lock = threading.Lock()  # held by the thread that looks for them
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +55,6 @@ class Stored:
     bias: Array | None = None  # float32: what is added to bounds; see codes.py
     limits: Limits = NO_LIMITS
     frame: Any = None  # how floats were encoded
-    defeats: Defeats = field(default_factory=Defeats, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -73,6 +74,11 @@ class Stored:
         step = max(1, -(-len(self) // SAMPLE))
         kept = {name: array[::step].copy() for name, array in self.arrays().items() if name in _OF_CODES}
         return replace(self, squares=None, ids=None, floats=None)._with(kept)
+
+    @functools.cached_property
+    def defeats(self) -> Defeats:
+        """What is known of searches that codes did not help."""
+        return Defeats()
 
     def in_memory(self) -> "Stored":
         """Return the same as plain arrays, to be pickled."""
@@ -127,7 +133,7 @@ def joined(before: Stored, later: Stored, rooms: dict[str, Array]) -> Stored:
             room[:count] = array
         room[count:total] = others[name]
         arrays[name] = room[:total]
-    return replace(before._with(arrays), limits=before.limits.joined(later.limits))
+    return before._with({**arrays, "limits": before.limits.joined(later.limits)})
 
 
 def reciprocal_roots(squares: Any) -> Array:

@@ -1,5 +1,8 @@
 """Vectors that defeat their codes are encoded again, and the answer stays the same."""
 
+import concurrent.futures
+import pickle
+
 import numpy as np
 import pytest
 from random_searches import METRICS, hostile
@@ -57,11 +60,49 @@ def test_groups_are_looked_for_after_some_queries(rng, monkeypatch, codes_decide
 def test_masks_need_no_groups(rng, at_once):
     vectors, mask = in_groups(rng, 3000, 24), rng.random(3000) < 0.5
     index = FloatIndex(vectors, "l2")
-    for _ in range(2):
-        found = index.search(vectors[:9], 5, mask=mask)
-        assert same(found, reference.exact_knn(vectors[:9], vectors, 5, "l2", mask=mask))
+    found = index.search(vectors[:9], 5, mask=mask)
+    assert same(found, reference.exact_knn(vectors[:9], vectors, 5, "l2", mask=mask))
+    assert not index.stored.defeats.is_known
     index.search(vectors[:9], 5)
+    assert index.stored.defeats.groups
     assert same(index.search(vectors[:9], 5, mask=mask), found)
+
+
+def test_groups_do_not_help_where_all_are_scored_anyway(rng, at_once):
+    vectors = in_groups(rng, 3000, 24)
+    index = FloatIndex(vectors, "l2")
+    index.search(vectors[:9], 5)
+    scores, found, report = index.search(vectors[:9], 400, report=True)
+    assert same((scores, found), reference.exact_knn(vectors[:9], vectors, 400, "l2"))
+    assert report.passes.tolist() == [3] * 9
+
+
+@pytest.mark.parametrize("row", [0, 7])
+def test_a_file_that_has_nan_by_now_has_no_groups(rng, row, at_once, tmp_path):
+    """Row 0 is looked at, row 7 is not: of 3,000 vectors, a third is."""
+    vectors = in_groups(rng, 3000, 24)
+    FloatIndex(vectors, "l2").save(tmp_path / "index")
+    floats = np.load(tmp_path / "index" / "floats.npy", mmap_mode="r+")
+    floats[row, 3] = np.nan
+    floats.flush()
+    index = FloatIndex.load(tmp_path / "index")
+    for _ in range(2):
+        _, found = index.search(vectors[100:150], 5)
+        others = np.delete(np.arange(3000), row)
+        assert np.array_equal(found, others[reference.exact_knn(vectors[100:150], vectors[others], 5, "l2")[1]])
+    assert index.stored.defeats.groups is None
+
+
+def test_threads_look_for_groups_once(rng, at_once, monkeypatch):
+    vectors, looked = in_groups(rng, 3000, 24), []
+    look = exact.groups_of
+    monkeypatch.setattr(exact, "groups_of", lambda stored: looked.append(1) or look(stored))
+    index = FloatIndex(vectors, "l2")
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda _: index.search(vectors[:40], 5), range(16)))
+    assert len(looked) == 1
+    assert all(same(each, results[0]) for each in results)
+    assert same(pickle.loads(pickle.dumps(index)).search(vectors[:40], 5), results[0])
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -75,6 +116,22 @@ def test_equal_vectors_are_searched_once(rng, metric, k, at_once):
     scores, found, report = index.search(queries, k, report=True)
     assert same((scores, found), reference.exact_knn(queries, vectors, k, metric))
     assert report.scored.max() <= 27
+
+
+def test_vectors_that_are_not_equal_have_other_hashes(rng):
+    """Signs and round numbers, whose bits differ at the upper ends alone."""
+    for dtype in ("float16", "float32", "float64"):
+        signs = rng.choice([-1.0, 1.0], (200, 24)).astype(dtype)
+        vectors = np.concatenate([np.repeat(signs[:1], 600, axis=0), signs, signs])
+        assert len(groups._repeats(vectors).firsts) == 200
+
+
+def test_vectors_that_are_seldom_equal_stay(rng):
+    vectors = rng.standard_normal((2000, 8)).astype(np.float32)
+    vectors[:200] = 0
+    assert groups._repeats(vectors) is None
+    vectors[:300] = 0
+    assert len(groups._repeats(vectors).firsts) == 1701
 
 
 def test_hashes_that_are_equal_by_chance_mean_nothing(rng, monkeypatch):
