@@ -13,7 +13,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from dmlcpu.kernels.gemm.microkernels.vectors import constant, vector
+from dmlcpu.kernels.gemm.microkernels.vectors import call, constant, vector
 from dmlcpu.kernels.search.constants import (
     CODE_LENGTH,
     COSINE,
@@ -68,10 +68,12 @@ def _in_lines(builder: Any, depth: Any, lanes: int, emit: Any) -> None:
         emit(builder.add(done, loop.index), 1)
 
 
-def _add_to(builder: Any, places: tuple[Any, Any], value: Any) -> None:
-    """Emit the addition of a vector, or of one lane, to the sums of its kind."""
-    place = places[1] if value.type.count == 1 else places[0]
-    builder.store(builder.fadd(builder.load(place), value), place)
+def _add_products(builder: Any, places: tuple[Any, Any], one: Any, other: Any) -> None:
+    """Emit the addition of products of vectors, or of one lane, to the sums of their kind: fused where that is fast."""
+    kind = one.type
+    place = places[1] if kind.count == 1 else places[0]
+    name = f"llvm.fmuladd.v{kind.count}f{64 if kind.element == ir.DoubleType() else 32}"
+    builder.store(call(builder, name, kind, [one, other, builder.load(place)]), place)
 
 
 def _sums(builder: Any, element: Any, lanes: int) -> tuple[Any, Any]:
@@ -98,8 +100,8 @@ def centre_row(builder, x, centre, signs, depth, scaled: types.float64, factor: 
         scale, multiplier = splat(builder, scaled, lanes), splat(builder, factor, lanes)
         own = centre.load(at, lanes)
         difference = builder.fsub(builder.fmul(as_doubles(builder, x.load(at, lanes)), scale), own)
-        _add_to(builder, squares, builder.fmul(difference, difference))
-        _add_to(builder, products, builder.fmul(difference, own))
+        _add_products(builder, squares, difference, difference)
+        _add_products(builder, products, difference, own)
         single = builder.fptrunc(builder.fmul(difference, multiplier), vector(ir.FloatType(), lanes))
         w.store(builder.fmul(single, signs.load(at, lanes)), at)
 
@@ -120,8 +122,8 @@ def round_codes(builder, w, depth, scale: types.float32, codes, sums):
         exact = builder.fmul(w.load(at, lanes), splat(builder, inverse, lanes))
         rounded = builder.fsub(builder.fadd(exact, constant(kind, ROUND)), constant(kind, ROUND))
         error = builder.fsub(exact, rounded)
-        _add_to(builder, lost, builder.fmul(error, error))
-        _add_to(builder, kept, builder.fmul(rounded, rounded))
+        _add_products(builder, lost, error, error)
+        _add_products(builder, kept, rounded, rounded)
         integers = builder.fptosi(rounded, vector(ir.IntType(32), lanes))
         codes.store(builder.trunc(integers, vector(ir.IntType(8), lanes)), at)
 
