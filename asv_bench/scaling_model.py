@@ -1,7 +1,7 @@
 """How long a plan takes on many threads: its pieces, timed alone here, and a model of waking and of memory.
 
 The model, in nanoseconds. A caller posts its launch for one helper after the other, POST each. A helper that is awake
-begins START later. If helpers sleep, the caller wakes the first one, and each helper wakes two more before it begins:
+begins START later. If helpers sleep, the caller wakes the first one, and each helper wakes WOKEN more before it begins:
 WAKE for each (three system calls at most), and the woken one rises as long after as was measured here. The next piece
 is taken by the thread that is free first. No call is faster than memory: BANDWIDTH for all bytes that it moves.
 """
@@ -13,6 +13,7 @@ from unittest import mock
 
 from scaling_plans import Stage, counter_of, ends, tasks_of
 
+from dmlcpu.runtime.boxes import WOKEN
 from dmlcpu.runtime.kernel import Kernel
 
 POST, START, WAKE = 200, 1_000, 6_400
@@ -112,9 +113,9 @@ def rises(helpers, waking):
         if number == 0:
             before, turn = helpers * POST, 1
         else:
-            before, turn = woken[(number - 1) // 2], 1 + (number - 1) % 2
+            before, turn = woken[(number - 1) // WOKEN], 1 + (number - 1) % WOKEN
         woken.append(before + turn * WAKE + waking)
-    wakes = [sum(child < helpers for child in (2 * number + 1, 2 * number + 2)) for number in range(helpers)]
+    wakes = [min(WOKEN, max(0, helpers - 1 - number * WOKEN)) for number in range(helpers)]
     return [time + WAKE * count for time, count in zip(woken, wakes, strict=True)]
 
 

@@ -15,6 +15,7 @@ from dmlcpu.kernels.quantize_linear.work import WORK as OF_QUANTIZERS
 from dmlcpu.kernels.scatter_nd.work import WORK as OF_SCATTERS
 from dmlcpu.kernels.top_k.work import WORK as OF_TOP_K
 from dmlcpu.operators.scatter_nd.run import IN_PLACE
+from dmlcpu.runtime.boxes import WOKEN
 from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import cells_of
 
@@ -185,5 +186,8 @@ def counts(call, plan):
 
 
 def depth(helpers):
-    """Return how many helpers wake one another, from the first to the last: the caller wakes one, each two more."""
-    return helpers.bit_length()
+    """Return how many helpers wake one another, from the first to the last: the caller wakes one, each WOKEN more."""
+    found = 0
+    while helpers > 0:  # all but the first one are woken by one in WOKEN
+        helpers, found = -(-(helpers - 1) // WOKEN), found + 1
+    return found

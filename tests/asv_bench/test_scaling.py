@@ -80,9 +80,11 @@ def test_the_thread_that_is_free_first_takes_the_next_piece():
 
 def test_helpers_rise_one_after_the_other():
     found = model.rises(127, 50_000)
-    assert plans.depth(127) == 7
+    assert [plans.depth(helpers) for helpers in (0, 1, 9, 10, 73, 74, 127)] == [0, 1, 2, 3, 3, 4, 4]
     assert min(found) > 50_000
-    assert max(found) < 7 * (50_000 + 2 * model.WAKE) + 127 * model.POST
+    assert max(found) < 4 * 50_000 + 3 * 8 * model.WAKE + model.WAKE + 127 * model.POST
+    wakes = [round((each - 127 * model.POST - model.WAKE - 50_000) / model.WAKE) for each in found]
+    assert wakes[0] == 8  # the first helper begins once it has woken eight
     assert model.rises(1, 50_000) == [model.POST + model.WAKE + 50_000]
 
 

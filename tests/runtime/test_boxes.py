@@ -63,19 +63,19 @@ def test_waking_is_measured_when_a_sleeping_helper_is_woken():
 
 def depth_of(pool, first):
     """Return how many wake one another from the helper of a box to the last."""
-    if first == boxes.NO_BOX:
-        return 0
+    return 1 + max((depth_of(pool, each) for each in woken_by(pool, first)), default=0)
+
+
+def woken_by(pool, first):
+    """Return the boxes whose helpers the helper of a box wakes."""
     box = pool._boxes[(first - boxes.FIRST) // boxes.CELLS]
-    return 1 + max(depth_of(pool, box["left"]), depth_of(pool, box["right"]))
+    return box["woken"][: box["wakes"]].tolist()
 
 
 def boxes_below(pool, first):
     """Return the numbers of the boxes whose helpers one helper wakes, directly or not, and its own."""
-    if first == boxes.NO_BOX:
-        return []
     number = (first - boxes.FIRST) // boxes.CELLS
-    box = pool._boxes[number]
-    return [number, *boxes_below(pool, box["left"]), *boxes_below(pool, box["right"])]
+    return [number, *(each for child in woken_by(pool, first) for each in boxes_below(pool, child))]
 
 
 WORDS = boxes.CELLS
@@ -90,7 +90,7 @@ def look(part, parts, words, woken):
 
 
 @pytest.mark.parametrize("awake", [0, 1, 3])
-def test_the_caller_wakes_one_helper_before_each_part_at_most_and_each_wakes_two(awake):
+def test_the_caller_wakes_one_helper_before_each_part_at_most_and_each_wakes_eight(awake):
     pool = Pool(127)
     pool._count(127)  # helpers that never answer
     pool._boxes["state"][:awake] = boxes.FREE
@@ -99,7 +99,7 @@ def test_the_caller_wakes_one_helper_before_each_part_at_most_and_each_wakes_two
     first = 0 if awake else 1
     # The first is awake, or is woken; as it does not answer, the caller later wakes others itself.
     assert woken.tolist() == [min(first + part, 127 - awake) for part in range(128)]
-    assert depth_of(pool, boxes.FIRST) == 7
+    assert depth_of(pool, boxes.FIRST) == 4  # 1, 8, 64 and the others
     assert sorted(boxes_below(pool, boxes.FIRST)) == list(range(127))
     assert pool._head["busy"].tolist() == [[0]]
     assert not pool._boxes["owner"].any()
