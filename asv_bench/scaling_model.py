@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 from unittest import mock
 
-from scaling_plans import Stage, counter_of, ends, tasks_of
+from scaling_plans import PRODUCTS, Stage, counter_of, ends, tasks_of
 
 from dmlcpu.runtime.boxes import WOKEN
 from dmlcpu.runtime.kernel import Kernel
@@ -46,27 +46,32 @@ def run_alone(run, plan, probe=time.thread_time):
 
 
 def gains_of(plan, kernel, parts, args, probe):
-    """Do the pieces of a launch; return what the probe gains by each."""
+    """Do the pieces of a launch; return what the probe gains by each, on average of those that are done together."""
     gains = []
-    for piece in pieces_of(plan, kernel, parts, args):
+    for call, pieces in calls_of(plan, kernel, parts, args):
         before = probe()
-        piece()
-        gains.append(float(probe() - before))
+        call()
+        gains += [float(probe() - before) / pieces] * pieces
     return gains
 
 
-def pieces_of(plan, kernel, parts, args):
-    """Return the calls that do the pieces of a launch."""
+def calls_of(plan, kernel, parts, args):
+    """Return the calls that do the pieces of a launch, and how many each does.
+
+    A thread of a product takes several pieces, for which it packs A once: these are one call.
+    """
     counter = counter_of(plan, kernel.name)
     if counter is None:
-        return [partial(kernel.share, part, parts, *args) for part in range(parts)]
+        return [(partial(kernel.share, part, parts, *args), 1) for part in range(parts)]
     *others, work, scratch = args
     tasks, calls = tasks_of(plan, counter, scratch), []
-    for number, first in enumerate(range(0, tasks, counter.run)):
-        mine = work.copy()
-        stop = partial(counter.stop, mine, scratch, min(first + counter.run, tasks))
-        call = partial(kernel.share, number % parts, parts, *others, mine, scratch)
-        calls.append(partial(_from, number, counter.cell, scratch, stop, call))
+    runs = -(-tasks // counter.run)
+    together = max(1, runs // parts) if plan.operator in PRODUCTS else 1
+    for number in range(0, runs, together):
+        mine, pieces = work.copy(), min(together, runs - number)
+        stop = partial(counter.stop, mine, scratch, min((number + pieces) * counter.run, tasks))
+        call = partial(kernel.share, number // together % parts, parts, *others, mine, scratch)
+        calls.append((partial(_from, number, counter.cell, scratch, stop, call), pieces))
     return calls
 
 
