@@ -19,7 +19,7 @@ def test_random_searches_give_the_reference(part):
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(2))
 def test_many_random_searches_give_the_reference(part):
-    assert wrong(range(10_000 + 1000 * part, 11_000 + 1000 * part)) == []
+    assert wrong(range(10_000 + 500 * part, 10_500 + 500 * part)) == []
 
 
 def test_random_searches_have_what_is_difficult():

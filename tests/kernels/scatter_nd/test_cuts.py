@@ -8,7 +8,7 @@ import pytest
 from samples import zipf
 
 from dmlcpu.common.forms import form_of, strides_of
-from dmlcpu.kernels.scatter_nd.work import MOST_BUCKETS
+from dmlcpu.kernels.scatter_nd.work import MOST_BUCKETS, SHARE_SPACE
 from dmlcpu.operators.scatter_nd.call import check
 from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
 from dmlcpu.operators.scatter_nd.plan import plan
@@ -25,10 +25,12 @@ def bucketed(made, indices):
     """Return the first offset of each bucket and the end, the updates of each, and the order they are taken in."""
     partition, scratch = made.partition, made.workspace.make()
     partition.validate(words(indices, INDEX_WORD), made.work, scratch)
-    partition.order(scratch)
-    cuts = partition.cuts(scratch)
+    assert partition.is_spread(words(indices, INDEX_WORD), made.work, scratch)
+    cuts, buckets = partition.cuts(scratch), partition.buckets
     count = int(cuts["count"])
-    return cuts["firsts"][: count + 1].copy(), partition.counts(scratch), cuts["order"][:count].copy()
+    counts = scratch[buckets.spaces : buckets.pairs].view(SHARE_SPACE)["counts"][:, :count].sum(axis=0)
+    assert cuts["fullest"] == counts.max()
+    return cuts["firsts"][: count + 1].copy(), counts, cuts["order"][:count].copy()
 
 
 def shares_of(work, order, threads):
@@ -62,6 +64,7 @@ def test_threads_share_the_work_evenly(kind, shape, count, copies, threads):
     assert counts.tolist() == expected
     update, word = 5 + row / 4, 4 / 32 if copies else 0
     work = counts * update + np.diff(firsts) * word
+    assert (np.diff(work[order]) <= 0).all()
     shares = shares_of(work, order, threads)
     assert shares.sum() == pytest.approx(count * update + x.size * word)
     assert shares.max() <= max(1.3 * shares.mean(), slices.max() * update + row * word)
