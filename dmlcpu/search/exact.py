@@ -165,9 +165,13 @@ def _groups_if_due(asked: _Asked) -> Groups | None:
     defeats = asked.stored.defeats
     if asked.bits is not None or defeats.queries < _DEFEATS:
         return None
-    with defeats.lock:
-        if not defeats.is_known:
-            defeats.groups, defeats.is_known = groups_of(asked.stored), True
+    # Nobody waits for who looks: a signal handler, or the child of a fork, would wait for ever.
+    if not defeats.is_known and defeats.lock.acquire(blocking=False):
+        try:
+            if not defeats.is_known:
+                defeats.groups, defeats.is_known = groups_of(asked.stored), True
+        finally:
+            defeats.lock.release()
     groups: Groups | None = defeats.groups
     scores_all = _first_count(asked) > len(asked.stored) // _FEWEST
     return None if groups is not None and groups.repeats is None and scores_all else groups

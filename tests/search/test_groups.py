@@ -102,7 +102,19 @@ def test_threads_look_for_groups_once(rng, at_once, monkeypatch):
         results = list(pool.map(lambda _: index.search(vectors[:40], 5), range(16)))
     assert len(looked) == 1
     assert all(same(each, results[0]) for each in results)
+    assert not index.stored.defeats.lock.locked()
     assert same(pickle.loads(pickle.dumps(index)).search(vectors[:40], 5), results[0])
+
+
+def test_a_search_within_the_search_for_groups_does_not_wait(rng, at_once, monkeypatch):
+    """As a signal handler may do."""
+    vectors, inner = in_groups(rng, 3000, 24), []
+    look, index = exact.groups_of, FloatIndex(vectors, "l2")
+    monkeypatch.setattr(exact, "groups_of", lambda stored: inner.append(index.search(vectors[:9], 5)) or look(stored))
+    found = index.search(vectors[:9], 5)
+    assert len(inner) == 1
+    assert same(inner[0], found)
+    assert index.stored.defeats.groups
 
 
 @pytest.mark.parametrize("metric", METRICS)
