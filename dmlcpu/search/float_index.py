@@ -71,8 +71,8 @@ class FloatIndex(Index):
     other, and never beyond. Of equal scores the lower position comes first. So the answer is the same on every
     processor, with any number of threads, and in any batch of queries.
 
-    Codes take D + 8 bytes a vector, D + 16 for "cosine", and as much once more for far groups of vectors, which the index
-    encodes again after some searches that codes did not help. docs/exact_search.rst proves the bounds.
+    Codes take D + 8 bytes a vector, D + 16 for "cosine", and as much once more for far groups of vectors, which an
+    index encodes again after some searches that codes did not help. docs/exact_search.rst proves the bounds.
 
     Examples
     --------
