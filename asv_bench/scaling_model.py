@@ -46,7 +46,7 @@ def run_alone(run, plan, probe=time.thread_time):
 
 
 def gains_of(plan, kernel, parts, args, probe):
-    """Do the pieces of a launch; return what the probe gains by each, on average of those that are done together."""
+    """Do the pieces of a launch; return the probe's gain for each piece. Pieces of one call share its gain evenly."""
     gains = []
     for call, pieces in calls_of(plan, kernel, parts, args):
         before = probe()

@@ -165,7 +165,7 @@ def _groups_if_due(asked: _Asked) -> Groups | None:
     defeats = asked.stored.defeats
     if asked.bits is not None or defeats.queries < _DEFEATS:
         return None
-    # Nobody waits for who looks: a signal handler, or the child of a fork, would wait for ever.
+    # Other threads do not wait for this lock: a signal handler or a forked child would wait for ever.
     if not defeats.is_known and defeats.lock.acquire(blocking=False):
         try:
             if not defeats.is_known:

@@ -17,9 +17,9 @@ from dmlcpu.search.vectors import Stored
 
 MOST_GROUPS = 16  # each is searched twice: for the queries that are nearest to it, and for the others
 _LOOKED_AT = 1024  # vectors among which groups and equal vectors are looked for
-_APART = 4  # groups pay only if they are so many times narrower than all vectors
-# Equal vectors are searched once if there are so many times fewer different ones, or if one of so many is the same one.
-# Less common ones are candidates that can all be scored.
+_APART = 4  # the least ratio of the radius of all vectors to that of a group: with less, groups do not pay
+# Equal vectors are searched once if a sample has at least _REPEATED times as many vectors as different vectors, or if
+# one vector is at least 1 / _COMMON of the sample. The search can score all copies of a less common vector.
 _REPEATED, _COMMON = 2, 8
 
 
@@ -32,7 +32,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """Which vectors are equal. Of equal vectors the first is searched."""
+    """Which vectors are equal. The search compares only the first of equal vectors."""
 
     order: Array  # int64 (N,): positions, equal vectors next to one another, in ascending order
     starts: Array  # int64 (U + 1,): where those of each different vector start in `order`
@@ -44,7 +44,7 @@ class Repeats:
         return self.order[self.starts[:-1]]
 
     def expanded(self, found: Found, k: int) -> Found:
-        """Return the k best of all vectors from the best of those that differ."""
+        """Return the k best of all vectors; found: the k best of the different vectors."""
         result = Found.nothing(len(found.ranks), k)._replace(scored=found.scored, passes=found.passes)
         # One query after the other, as each has another number of copies.
         for row, (ranks, positions) in enumerate(zip(found.ranks, found.positions, strict=True)):

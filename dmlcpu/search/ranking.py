@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from dmlcpu.common.arguments import Array
+from dmlcpu.search.found import best_of
 from dmlcpu.search.quantizer import Queries, as_float32, pair_sums
 from dmlcpu.search.spaces import Space
 from dmlcpu.search.vectors import Stored, reciprocal_roots
@@ -198,9 +199,9 @@ def rescored(space: Space, floats: Array, queries: Array, found: Array, k: int) 
         candidates = np.ascontiguousarray(as_float32(floats[np.maximum(places, 0)]))
         exact = _exact(space, block, candidates)
         scores[part] = np.where((places >= 0) & ~np.isnan(exact), exact, worst(space))  # a file may have NaN
-    keys = scores if space.metric == "l2" else -scores
-    order = np.lexsort((np.where(found < 0, np.iinfo(np.int64).max, found), keys))[:, :k]
-    return np.take_along_axis(scores, order, 1), np.take_along_axis(found, order, 1)
+    sign = np.float32(-1 if space.metric == "l2" else 1)
+    ranks, best = best_of(sign * scores, found, k)
+    return sign * ranks, best
 
 
 def _exact(space: Space, queries: Array, candidates: Array) -> Array:
