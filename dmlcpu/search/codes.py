@@ -112,16 +112,17 @@ def sample_of(count: int, most: int = _SAMPLE) -> Array:
 def frame_of(metric: Metric, vectors: Array) -> Frame:
     """Return how vectors (N, D) are encoded: about the median of a sample. Any centre is correct."""
     count, depth = vectors.shape
-    places = sample_of(count)
-    sample = np.nan_to_num(vectors[places].astype(np.float64), posinf=0, neginf=0).clip(-GREATEST, GREATEST)
+    sample = vectors[sample_of(count)].astype(np.float64)
+    sample[~(np.abs(sample) <= GREATEST)] = 0
     if metric == "cosine":
         lengths = np.sqrt(np.square(sample).sum(axis=1, keepdims=True))
         sample = np.divide(sample, lengths, out=np.zeros_like(sample), where=lengths > 0)
     centre = np.zeros(depth)
     if count:
         with np.errstate(over="ignore"):
-            rounded = np.median(sample, axis=0).astype(np.float32).astype(np.float64)
-        centre = np.where(np.isfinite(rounded), rounded, 0.0)
+            columns = sample.T.astype(np.float32)  # np.median takes three times as long
+        middle = np.partition(columns, len(sample) // 2, axis=1)[:, len(sample) // 2].astype(np.float64)
+        centre = np.where(np.isfinite(middle), middle, 0.0)
     most = np.abs(sample - centre).max(initial=0)
     _, exponent = np.frexp(most)
     return Frame(metric, centre, 2.0 ** -float(np.clip(exponent, -MOST_EXPONENT, MOST_EXPONENT)) if most else 1.0)

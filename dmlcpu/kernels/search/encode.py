@@ -34,7 +34,8 @@ from dmlcpu.kernels.search.float_sums import (
     make_tile_sums,
     sum_of_lanes,
 )
-from dmlcpu.kernels.search.rotation import rotate
+from dmlcpu.kernels.search.rotation import LANES as MIXED
+from dmlcpu.kernels.search.rotation import mixed, rotate
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.intrinsics import as_words, emitted, splat
 from dmlcpu.runtime.jit import device
@@ -68,12 +69,16 @@ def _in_lines(builder: Any, depth: Any, lanes: int, emit: Any) -> None:
         emit(builder.add(done, loop.index), 1)
 
 
+def _fused(builder: Any, one: Any, other: Any, added: Any) -> Any:
+    """Emit one * other + added of vectors, fused where that is fast."""
+    name = f"llvm.fmuladd.v{one.type.count}f{64 if one.type.element == ir.DoubleType() else 32}"
+    return call(builder, name, one.type, [one, other, added])
+
+
 def _add_products(builder: Any, places: tuple[Any, Any], one: Any, other: Any) -> None:
-    """Emit the addition of products of vectors, or of one lane, to the sums of their kind: fused where that is fast."""
-    kind = one.type
-    place = places[1] if kind.count == 1 else places[0]
-    name = f"llvm.fmuladd.v{kind.count}f{64 if kind.element == ir.DoubleType() else 32}"
-    builder.store(call(builder, name, kind, [one, other, builder.load(place)]), place)
+    """Emit the addition of products of vectors, or of one lane, to the sums of their kind."""
+    place = places[1] if one.type.count == 1 else places[0]
+    builder.store(_fused(builder, one, other, builder.load(place)), place)
 
 
 def _sums(builder: Any, element: Any, lanes: int) -> tuple[Any, Any]:
@@ -89,23 +94,23 @@ def _total(builder: Any, places: tuple[Any, Any]) -> Any:
 
 @emitted
 def centre_row(builder, x, centre, signs, depth, scaled: types.float64, factor: types.float64, w, sums):
-    """Write signs * float32(difference * factor), where difference = x * scaled - centre.
+    """Write signs * float32(difference * factor), mixed within whole vectors; difference = x * scaled - centre.
 
     To sums go those of squares of the differences, and of their products with centre.
     """
     double = ir.DoubleType()
-    squares, products = _sums(builder, double, LANES), _sums(builder, double, LANES)
+    squares, products = _sums(builder, double, MIXED), _sums(builder, double, MIXED)
 
     def emit(at: Any, lanes: int) -> None:
         scale, multiplier = splat(builder, scaled, lanes), splat(builder, factor, lanes)
         own = centre.load(at, lanes)
-        difference = builder.fsub(builder.fmul(as_doubles(builder, x.load(at, lanes)), scale), own)
+        difference = _fused(builder, as_doubles(builder, x.load(at, lanes)), scale, builder.fneg(own))
         _add_products(builder, squares, difference, difference)
         _add_products(builder, products, difference, own)
         single = builder.fptrunc(builder.fmul(difference, multiplier), vector(ir.FloatType(), lanes))
-        w.store(builder.fmul(single, signs.load(at, lanes)), at)
+        w.store(mixed(builder, builder.fmul(single, signs.load(at, lanes))), at)
 
-    _in_lines(builder, depth, LANES, emit)
+    _in_lines(builder, depth, MIXED, emit)
     for place, totals in enumerate((squares, products)):
         builder.store(_total(builder, totals), sums.at(depth.type(place)))
 
@@ -120,11 +125,13 @@ def round_codes(builder, w, depth, scale: types.float32, codes, sums):
     def emit(at: Any, lanes: int) -> None:
         kind = vector(single, lanes)
         exact = builder.fmul(w.load(at, lanes), splat(builder, inverse, lanes))
-        rounded = builder.fsub(builder.fadd(exact, constant(kind, ROUND)), constant(kind, ROUND))
+        moved = builder.fadd(exact, constant(kind, ROUND))
+        rounded = builder.fsub(moved, constant(kind, ROUND))
         error = builder.fsub(exact, rounded)
         _add_products(builder, lost, error, error)
         _add_products(builder, kept, rounded, rounded)
-        integers = builder.fptosi(rounded, vector(ir.IntType(32), lanes))
+        # The lowest byte of a number beside ROUND is the integer that was added.
+        integers = builder.bitcast(moved, vector(ir.IntType(32), lanes))
         codes.store(builder.trunc(integers, vector(ir.IntType(8), lanes)), at)
 
     _in_lines(builder, depth, lines, emit)

@@ -5,7 +5,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from dmlcpu.kernels.gemm.microkernels.vectors import shuffle, vector
+from dmlcpu.kernels.gemm.microkernels.vectors import call, shuffle
 from dmlcpu.runtime.intrinsics import emitted
 from dmlcpu.runtime.jit import device
 
@@ -16,20 +16,16 @@ def _butterfly(builder: Any, one: Any, other: Any) -> tuple[Any, Any]:
     return builder.fadd(one, other), builder.fsub(one, other)
 
 
-@emitted
-def mix_lines(builder, w, first, lines):
-    """Do the stages within each LANES numbers of `lines` times as many, from w[first] on."""
-    flags = vector(ir.IntType(1), LANES)
-    with cgutils.for_range(builder, lines) as loop:
-        at = builder.add(first, builder.mul(loop.index, loop.index.type(LANES)))
-        value = w.load(at, LANES)
-        half = 1
-        while half < LANES:
-            others = shuffle(builder, value, value, [lane ^ half for lane in range(LANES)])
-            is_second = ir.Constant(flags, [ir.IntType(1)(bool(lane & half)) for lane in range(LANES)])
-            value = builder.select(is_second, builder.fsub(others, value), builder.fadd(value, others))
-            half *= 2
-        w.store(value, at)
+def mixed(builder: Any, value: Any) -> Any:
+    """Emit the stages within a vector: of each pair of lanes the sum, and the first less the second."""
+    lanes, single = value.type.count, value.type.element
+    half = 1
+    while half < lanes:
+        others = shuffle(builder, value, value, [lane ^ half for lane in range(lanes)])
+        signs = ir.Constant(value.type, [single(-1.0 if lane & half else 1.0) for lane in range(lanes)])
+        value = call(builder, f"llvm.fmuladd.v{lanes}f32", value.type, [value, signs, others])  # products are exact
+        half *= 2
+    return value
 
 
 @emitted
@@ -57,16 +53,16 @@ def mix_quarters(builder, w, first, quarter):
 
 @device
 def rotate(w):
-    """Multiply by the matrix of each power of two that the size is made of, the greatest first."""
+    """Multiply by the matrix of each power of two that the size is made of, the greatest first.
+
+    The stages within each whole vector of LANES numbers are done: `mixed`.
+    """
     first = 0
     while first < w.size:
         n = 1
         while 2 * n <= w.size - first:
             n *= 2
-        half = 1
-        if n >= LANES:
-            mix_lines(w, first, n // LANES)
-            half = LANES
+        half = LANES if n >= LANES else 1
         while LANES <= half < n:
             if 4 * half <= n:
                 for block in range(first, first + n, 4 * half):

@@ -7,6 +7,7 @@ import pytest
 from numba import njit
 
 from dmlcpu.kernels.search import best, float_sums, rotation
+from dmlcpu.kernels.search import encode as encode_kernels
 from dmlcpu.kernels.search.constants import (
     CODE_LENGTH,
     DISTANCES,
@@ -83,7 +84,10 @@ def test_the_greatest_absolute_value(dtype, count):
 
 
 @njit
-def rotate(w):
+def rotate(row, w):
+    """Centre a row about 0, which mixes whole vectors, and mix the rest."""
+    ones, sums = np.ones(row.size, np.float32), np.empty(2)
+    encode_kernels.centre_row(row, np.zeros(row.size), ones, row.size, 1.0, 1.0, w, sums)
     rotation.rotate(w)
 
 
@@ -105,8 +109,8 @@ def hadamard(depth):
 def test_the_rotation_is_a_hadamard_matrix_of_each_power_of_two(depth):
     whole = np.random.default_rng(depth).integers(-50, 50, (3, depth)).astype(np.float32)
     for row in whole:  # of whole numbers nothing is rounded
-        w = row.copy()
-        rotate(w)
+        w = np.empty_like(row)
+        rotate(row, w)
         assert w.tolist() == (hadamard(depth) @ row.astype(np.float64)).tolist()
     scaled = hadamard(depth) * signs_of(depth).astype(np.float64)
     assert np.allclose(scaled @ scaled.T, np.eye(depth), atol=1e-6)
