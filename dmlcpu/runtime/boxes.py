@@ -51,6 +51,7 @@ HEAD = record(
     CACHE_LINE,
     most=np.int64,  # helpers
     confines=np.int64,  # whether helpers are confined while they are woken
+    spare=np.int64,  # processors but the caller's: no more helpers stay awake, or they would take turns with the caller
     awake=(np.int64, 1),  # helpers
     busy=(np.int64, 1),  # callers in a launch, and helpers that they have
 )
@@ -120,7 +121,8 @@ def serve(boxes, first, awake):
             for i in range(box.wakes):
                 _wake(boxes, box.woken[i])
             enter(box.entry, box.launch)
-            patience = 0 if box.steered else awake  # its caller needs the core that it has lent
+            # A caller needs the core that it has lent, or that more helpers than processors would take.
+            patience = 0 if box.steered or load(head.awake, 0) > head.spare else awake
             _unsteer(box)
             if exchange(box.state, 0, FREE) == AWAITED:
                 wake(box.state, 0)

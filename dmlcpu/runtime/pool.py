@@ -10,6 +10,8 @@ TBB 0.80 / 1.36 / 0.99; GNU OpenMP 0.54 / 5.8 / 8.0, with GOMP_SPINCOUNT=1000 1.
 
 import functools
 import logging
+import math
+import os
 import threading
 import time
 from typing import Any
@@ -22,6 +24,7 @@ from dmlcpu.runtime.boxes import ASLEEP, BOX, CELLS, FIRST, FIRST_WAKING, FREE, 
 from dmlcpu.runtime.claims import Claims
 from dmlcpu.runtime.jit import compile_lazily
 from dmlcpu.runtime.memory import aligned_empty
+from dmlcpu.runtime.quota import cpu_quota
 from dmlcpu.runtime.uninterrupted import uninterrupted
 
 _log = logging.getLogger("dmlcpu")
@@ -60,6 +63,12 @@ def _find_addresses() -> tuple[int, ...]:
     return tuple([code.library.get_pointer_to_function(code.fndesc.llvm_cfunc_wrapper_name) for code in codes])
 
 
+def _processors() -> int:
+    """Return how many processors the process has the time of."""
+    allowed = len(os.sched_getaffinity(0)) if AVAILABLE else 1
+    return min(allowed, math.ceil(cpu_quota() or allowed))
+
+
 class Pool:
     """At most `most` helpers, each started when it is first wanted. They wait awake for `awake` nanoseconds.
 
@@ -71,6 +80,7 @@ class Pool:
         self._cells[...] = 0
         self._head, self._boxes = self._cells[:FIRST].view(HEAD), self._cells[FIRST:].view(BOX)
         self._head["most"], self._head["confines"] = most, most == 1
+        self._head["spare"] = _processors() - 1
         self._boxes["state"] = ASLEEP  # boxes without a helper are marked asleep
         self._boxes["waking"] = FIRST_WAKING
         self._awake = memoryview(self._head["awake"][0])  # read in half the time

@@ -88,6 +88,7 @@ class _Budgets(NamedTuple):
     partly: tuple[Budget, ...]  # with 1, 2, 4, ... helpers awake
     helpers: int  # how many must be awake for the first
     gap: int  # the longest between the beginnings of calls in a row that find the threads asleep, in nanoseconds
+    asked: int  # threads that were asked for: plans are made for no more than there can be
 
 
 class _Own(threading.local):
@@ -111,7 +112,7 @@ def budget(most: int | None = None) -> Budget:
     global _last, _row, _row_needed
     if not can_compile():
         return REFERENCE
-    usual, asleep, partly, helpers, gap = _budgets or _first_budgets()
+    usual, asleep, partly, helpers, gap, _ = _budgets or _first_budgets()
     # After a pause all code is slow, so this is short.
     if usual is not asleep:
         ready = (_layer or layer()).awake()
@@ -191,18 +192,19 @@ def launch(address: int, parts: int, args: tuple[Any, ...], helpers: int) -> boo
         _row, _row_needed = 0, min(2 * _row_needed, _LONGEST_ROW)
     done = mine.launch(address, parts, args, helpers)
     if waking and before is not None and before.awake is not before.asleep and before.asleep.grain != _asleep_grain():
-        _replace(before, _budgets_of(before.awake.threads))  # what waking takes has been measured again
+        _replace(before, _budgets_of(before.asked))  # what waking takes has been measured again
     return done
 
 
-def _budgets_of(threads: int) -> _Budgets:
+def _budgets_of(asked: int) -> _Budgets:
+    threads = min(asked, layer().most + 1) if asked > 1 else 1
     usual = Budget(threads)
     if threads == 1:
-        return _Budgets(usual, usual, (), 0, AWAKE + _SHARES * GRAIN)
-    helpers = max(1, min(threads - 1, layer().most))
+        return _Budgets(usual, usual, (), 0, AWAKE + _SHARES * GRAIN, asked)
+    helpers = threads - 1
     asleep = Budget(threads, _asleep_grain())
     partly = tuple([asleep._replace(ready=1 << power) for power in range(helpers.bit_length())])
-    return _Budgets(usual, asleep, partly, helpers, AWAKE + _SHARES * asleep.grain)
+    return _Budgets(usual, asleep, partly, helpers, AWAKE + _SHARES * asleep.grain, asked)
 
 
 def _asleep_grain() -> int:
@@ -266,14 +268,14 @@ def get_num_threads() -> int:
     >>> dmlcpu.get_num_threads()
     2
     """
-    return awake().threads
+    return (_budgets or _first_budgets()).asked
 
 
 def set_num_threads(n: int) -> None:
     """Let operators use at most `n` threads, in this process, from the next call on.
 
-    Numba's own setting is left alone, and results do not depend on the number: more threads than the process has
-    processors only cut the work into more shares.
+    Numba's own setting is left alone, and results do not depend on the number. Calls use no more threads than there
+    were processors for the process when it first asked.
 
     Parameters
     ----------
@@ -312,7 +314,7 @@ def use_budget(threads: int, grain: int = GRAIN, kernel: str | None = None) -> I
     """
     global _budgets
     before, fixed = _budgets, Budget(threads, grain, kernel)
-    _budgets = _Budgets(fixed, fixed, (), 0, 0)
+    _budgets = _Budgets(fixed, fixed, (), 0, 0, threads)
     try:
         yield
     finally:

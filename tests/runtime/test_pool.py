@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 
 import pytest
 from pools import SECOND, cells, count, linger, meet, meet_after_first, run, wait_for_sleep
@@ -32,6 +33,19 @@ def test_helpers_work_at_the_same_time_as_the_caller(asleep):
         met = cells(3)
         run(pool, meet, 3, met, 20 * SECOND)
         assert met.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("spare", [0, 2])
+def test_no_more_helpers_stay_awake_than_there_are_processors_for(monkeypatch, spare):
+    monkeypatch.setattr("dmlcpu.runtime.pool.cpu_quota", lambda: spare + 0.5)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
+    pool, met = Pool(5, awake=20 * SECOND), cells(6)
+    run(pool, meet, 6, met, 20 * SECOND)
+    end = time.monotonic() + 20
+    while pool.awake() > spare and time.monotonic() < end:
+        time.sleep(1e-3)
+    assert pool.awake() <= spare
+    pool.close()
 
 
 def test_launch_does_not_wait_for_a_helper_that_has_not_begun():

@@ -6,13 +6,14 @@ from processes import forks_of, run
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 import dmlcpu
-from dmlcpu.runtime import threads
+from dmlcpu.runtime import pool, threads
 
 OWN = {"user_api": "dmlcpu", "internal_api": "dmlcpu", "version": dmlcpu.__version__}
 
 
 @pytest.fixture(autouse=True)
-def _five_threads():
+def _five_threads(monkeypatch):
+    monkeypatch.setattr(threads, "_layer", pool.Pool(4))  # whatever processors there are
     with threads.use_budget(5, grain=1):
         yield
 
