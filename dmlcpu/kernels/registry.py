@@ -22,6 +22,9 @@ FOLDERS = {
     "quantize_linear": "quantize_linear",
     "dequantize_linear": "quantize_linear",
     "dynamic_quantize_linear": "quantize_linear",
+    "sort": "sort",
+    "argsort": "sort",
+    "sort_with_indices": "sort",
     "search": "search",
     "measure": "measure",
 }

@@ -9,6 +9,7 @@ from dmlcpu.common.data_types import BYTE_TYPES, NUMBERS
 from dmlcpu.directml.operator_type import OperatorType
 
 if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which cannot read the table
+    from dmlcpu.operators.argsort.function import argsort
     from dmlcpu.operators.dequantize_linear.descriptor import (
         DequantizeOperatorDesc,
         ElementWiseDequantizeLinearOperatorDesc,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
     from dmlcpu.operators.quantized_matmul.function import quantized_matmul
     from dmlcpu.operators.scatter_nd.descriptor import ScatterNDOperatorDesc
     from dmlcpu.operators.scatter_nd.function import scatter_nd
+    from dmlcpu.operators.sort.function import sort
+    from dmlcpu.operators.sort_with_indices.function import Sorted, sort_with_indices
     from dmlcpu.operators.top_k.descriptor import TopK1OperatorDesc, TopKOperatorDesc
     from dmlcpu.operators.top_k.function import TopK, top_k
 
@@ -45,9 +48,11 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
         "QuantizeOperatorDesc",
         "QuantizedLinearMatrixMultiplyOperatorDesc",
         "ScatterNDOperatorDesc",
+        "Sorted",
         "TopK",
         "TopK1OperatorDesc",
         "TopKOperatorDesc",
+        "argsort",
         "dequantize_linear",
         "dynamic_quantize_linear",
         "matmul_integer",
@@ -56,6 +61,8 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
         "quantize_linear",
         "quantized_matmul",
         "scatter_nd",
+        "sort",
+        "sort_with_indices",
         "top_k",
     ]
 
@@ -227,5 +234,8 @@ OPERATORS = {
             ("y", "scale", "zero_point"),
             result="DynamicQuantized",
         ),
+        Operator("sort", {}, NUMBERS, family="sorting"),
+        Operator("argsort", {}, NUMBERS, ("indices",), family="sorting"),
+        Operator("sort_with_indices", {}, NUMBERS, ("values", "indices"), result="Sorted", family="sorting"),
     )
 }

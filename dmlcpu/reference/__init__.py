@@ -14,12 +14,14 @@ from dmlcpu.reference.products import (
 from dmlcpu.reference.quantizers import DynamicQuantized, dequantize_linear, dynamic_quantize_linear, quantize_linear
 from dmlcpu.reference.scatters import scatter_nd
 from dmlcpu.reference.searches import exact_knn, knn
-from dmlcpu.reference.sorts import TopK, top_k
+from dmlcpu.reference.sorts import Sorted, TopK, argsort, sort, sort_with_indices, top_k
 
 __all__ = [
     "DynamicQuantized",
     "MatmulTopK",
+    "Sorted",
     "TopK",
+    "argsort",
     "dequantize_linear",
     "dynamic_quantize_linear",
     "exact_knn",
@@ -30,5 +32,7 @@ __all__ = [
     "quantize_linear",
     "quantized_matmul",
     "scatter_nd",
+    "sort",
+    "sort_with_indices",
     "top_k",
 ]

@@ -1,4 +1,4 @@
-"""top_k in plain NumPy."""
+"""top_k and the sorts in plain NumPy."""
 
 from typing import Any, NamedTuple
 
@@ -38,14 +38,7 @@ def top_k(
     """
     x = np.asarray(x)
     smallest = mode == "smallest" or (largest is not None and not largest)
-    with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
-        exact = x if x.dtype.kind in "biu" else x.astype(np.float64)  # every floating type widens without loss
-    # Equal elements, both zeros and all NaNs share a rank; NaN has the last.
-    ranks = np.unique(exact, return_inverse=True)[1].reshape(x.shape)
-    ranks = ranks if smallest else -ranks
-    if nan == "last":
-        ranks = np.where(is_nan(exact), x.size + 1, ranks)
-    order = np.argsort(ranks, axis=axis, kind="stable")
+    order = _order(x, axis, smallest, nan)
     counts = np.asarray(k)
     order = np.take(order, np.arange(counts.max(initial=0)), axis=axis)
     values, indices = np.take_along_axis(x, order, axis=axis), order.astype(index_dtype)
@@ -58,6 +51,70 @@ def top_k(
             indices[where][count:] = np.array(-1).astype(index_dtype)
         values, indices = np.moveaxis(values, -1, axis), np.moveaxis(indices, -1, axis)
     return TopK(*map(written, (values, indices), out or (None, None)))
+
+
+class Sorted(NamedTuple):
+    """Values and indices, as `dmlcpu.sort_with_indices` returns them."""
+
+    values: Array
+    indices: Array
+
+
+def sort_with_indices(
+    x: "ArrayLike",
+    axis: int = -1,
+    *,
+    descending: bool = False,
+    nan: "Nan" = "last",
+    index_dtype: "DTypeLike" = np.int64,
+    out: "tuple[Array, Array] | None" = None,
+) -> "Sorted":
+    """Rank every element and sort the ranks stably. See `dmlcpu.sort_with_indices`.
+
+    Examples
+    --------
+    >>> from dmlcpu import reference
+    >>> reference.sort_with_indices([3, 1, 1])
+    Sorted(values=array([1, 1, 3]), indices=array([1, 2, 0]))
+    """
+    x = np.asarray(x)
+    order = _order(x, axis, not descending, nan)
+    values, indices = np.take_along_axis(x, order, axis=axis), order.astype(index_dtype)
+    return Sorted(*map(written, (values, indices), out or (None, None)))
+
+
+def sort(
+    x: "ArrayLike", axis: int = -1, *, descending: bool = False, nan: "Nan" = "last", out: "Array | None" = None
+) -> "Array":
+    """Return the values of `sort_with_indices`. See `dmlcpu.sort`."""
+    return written(sort_with_indices(x, axis, descending=descending, nan=nan).values, out)
+
+
+def argsort(
+    x: "ArrayLike",
+    axis: int = -1,
+    *,
+    descending: bool = False,
+    nan: "Nan" = "last",
+    index_dtype: "DTypeLike" = np.int64,
+    out: "Array | None" = None,
+) -> "Array":
+    """Return the indices of `sort_with_indices`. See `dmlcpu.argsort`."""
+    found = sort_with_indices(x, axis, descending=descending, nan=nan, index_dtype=index_dtype)
+    return written(found.indices, out)
+
+
+def _order(x: Array, axis: int, ascending: bool, nan: "Nan") -> Array:
+    """Return the positions of the elements of each sequence in order."""
+    with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
+        exact = x if x.dtype.kind in "biu" else x.astype(np.float64)  # every floating type widens without loss
+    # Equal elements, both zeros and all NaNs share a rank; NaN has the last.
+    ranks = np.unique(exact, return_inverse=True)[1].reshape(x.shape)
+    ranks = ranks if ascending else -ranks
+    if nan == "last":
+        ranks = np.where(is_nan(exact), x.size + 1, ranks)
+    order: Array = np.argsort(ranks, axis=axis, kind="stable")
+    return order
 
 
 def _last(dtype: np.dtype[Any], smallest: bool) -> Any:

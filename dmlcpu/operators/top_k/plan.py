@@ -2,7 +2,6 @@
 
 import functools
 import logging
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.forms import Form, Shape, form_of, strides_of
 from dmlcpu.common.prepared import ByFunction, Prepared, around, nothing
 from dmlcpu.common.regions import Tensor
+from dmlcpu.common.sequences import sequences_of
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.choose import ELEMENTS_A_WINNER, INSERT_K, NAMES, choose as fastest, lockstep_work
 from dmlcpu.kernels.top_k.groups import LINE
@@ -23,10 +23,9 @@ from dmlcpu.kernels.top_k.keys import KINDS, make_key_map
 from dmlcpu.kernels.top_k.split import most_parts
 from dmlcpu.kernels.top_k.table import Selection
 from dmlcpu.kernels.top_k.work import WORK, Problem
-from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.operators.top_k.call import Call, check, fill_rest, rest_of
 from dmlcpu.runtime.kept_calls import kept_call
-from dmlcpu.runtime.memory import Workspace, first_word, frombuffer, word_strides, words
+from dmlcpu.runtime.memory import Workspace, frombuffer, words
 from dmlcpu.runtime.records import CACHE_LINE, CELL, record_of
 from dmlcpu.runtime.threads import MOST_PARTS, REFERENCE, Budget, parts_for, plan_for_now
 
@@ -191,23 +190,10 @@ def _refer(call: Call, x: Array, values: Array, indices: Array) -> None:
 def _lay_out(axis: int, x: Form, values: Form, indices: Form) -> tuple[Problem, dict[str, Any]]:
     """Return the problem, and the fields of its work record that say what sequences there are and where they lie."""
     n, k, width = x.shape[axis], values.shape[axis], x.dtype.itemsize
-    forms = x, values, indices
-    in_words = [
-        word_strides(form.steps, size) for form, size in zip(forms, (width, width, INDEX_WORD.itemsize), strict=True)
-    ]
-    others = [d for d in range(len(x.shape)) if d != axis]
-    sizes, *by_tensor = merge([x.shape[d] for d in others], *[[own[d] for d in others] for own in in_words])
-    steps = [own[axis] for own in in_words]
-    fields = [
-        {"start": first_word(form.shape, own), "step": step, "strides": merged}
-        for form, own, step, merged in zip(forms, in_words, steps, by_tensor, strict=True)
-    ]
-    x_step, x_strides = steps[0], by_tensor[0]
-    columns = sizes[-1] if x_strides[-1] == 1 else 1
-    is_packed = x_step == 1 and x_strides == [n]
-    problem = Problem(rows=math.prod(sizes), n=n, k=k, step=x_step, columns=columns)
-    counts = {"n": n, "k": k, "rows": problem.rows, "columns": columns, "is_packed": is_packed}
-    return problem, {**counts, "walk": walk_of(sizes), **dict(zip(("x", "values", "indices"), fields, strict=True))}
+    found = sequences_of(axis, [(x, width), (values, width), (indices, INDEX_WORD.itemsize)])
+    counts = {"n": n, "k": k, "rows": found.rows, "columns": found.columns, "is_packed": found.is_packed}
+    tensors = dict(zip(("x", "values", "indices"), found.tensors, strict=True))
+    return Problem(found.rows, n, k, found.step, found.columns), {**counts, "walk": found.walk, **tensors}
 
 
 def _cut(entry: Selection, problem: Problem, width: int, budget: Budget) -> int:

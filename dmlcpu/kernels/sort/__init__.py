@@ -1,0 +1,1 @@
+"""Kernels of sort, argsort and sort_with_indices."""

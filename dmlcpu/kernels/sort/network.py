@@ -1,0 +1,83 @@
+"""Short sequences, many at a time: each vector lane sorts one of its own, by Batcher's network of comparators."""
+
+import numpy as np
+
+from dmlcpu.kernels.sort.radix import are_whole, settle, window_of, windows_of
+from dmlcpu.kernels.sort.work import LANES, WORK, space_of
+from dmlcpu.kernels.sort.write import write_by_position
+from dmlcpu.kernels.top_k.keys import key_map_of, load_keys
+from dmlcpu.kernels.top_k.work import start_of
+from dmlcpu.kernels.walk import share
+from dmlcpu.runtime.intrinsics import emitted
+from dmlcpu.runtime.jit import device, inlined
+from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.records import record_at
+
+# Words are compared as signed numbers, which processors without AVX-512 can: so their highest bit is inverted. Of equal
+# windows the lower position is the greater word.
+_INVERTED = np.uint64(0x8000_0000_FFFF_FFFF)
+
+
+@emitted
+def compare(builder, lines, one, other):
+    """Let each lane's greater word be in line `one`, and the other in line `other`."""
+    places = [builder.mul(each, each.type(LANES)) for each in (one, other)]
+    a, b = [lines.load(place, LANES) for place in places]
+    is_greater = builder.icmp_signed(">", a, b)
+    lines.store(builder.select(is_greater, a, b), places[0])
+    lines.store(builder.select(is_greater, b, a), places[1])
+
+
+@device
+def sort_lines(lines, n):
+    """Sort n lines, each lane by itself, in descending order: runs of `width` are merged to runs of twice as many."""
+    width, shift = 1, 1
+    while width < n:
+        distance = width
+        while distance:
+            for begin in range(distance & (width - 1), n - distance, 2 * distance):
+                if begin >> shift == (begin + distance) >> shift:
+                    for i in range(begin, min(begin + distance, n - distance)):
+                        compare(lines, i, i + distance)
+            distance >>= 1
+        width, shift = 2 * width, shift + 1
+
+
+@kernel
+def network(part, parts, x, values, indices, works, scratch):
+    """Sort a share of the sequences."""
+    work = record_at(works, 0, WORK)
+    key_map, n = key_map_of(x, work.key_map), work.n
+    space = space_of(part, x, work, scratch)
+    lines = space.words[2 * n :]
+    first, last = share(part, parts, work.rows)
+    for row in range(first, last, LANES):
+        width = min(LANES, last - row)  # lanes beyond sort stale words
+        for lane in range(width):
+            keys = space.keys[lane * n : (lane + 1) * n]
+            load_keys(x, start_of(work, work.x, row + lane), work.x.step, n, key_map, keys)
+            fill_lane(keys, n, windows_of(keys, n), lines, lane)
+        sort_lines(lines, n)
+        for lane in range(width):
+            keys = space.keys[lane * n : (lane + 1) * n]
+            take_lane(lines, lane, n, space.words)
+            windows = windows_of(keys, n)
+            if not are_whole(windows):
+                settle(keys, windows, space.words, 0, 0, n, n, n, space.counts)
+            start = start_of(work, work.x, row + lane)
+            write_by_position(x, start, work, row + lane, space.words, 0, 0, n, values, indices)
+
+
+@inlined
+def fill_lane(keys, n, windows, lines, lane):
+    """Write the words of keys to a lane."""
+    for i in range(n):
+        word = window_of(keys, i, windows) << np.uint64(32) | np.uint64(i)
+        lines[i * LANES + lane] = word ^ _INVERTED
+
+
+@inlined
+def take_lane(lines, lane, n, words):
+    """Write a lane to words."""
+    for i in range(n):
+        words[i] = lines[i * LANES + lane] ^ _INVERTED

@@ -1,0 +1,1 @@
+"""What sort, argsort and sort_with_indices share."""
