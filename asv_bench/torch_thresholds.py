@@ -17,6 +17,8 @@ from dmlcpu.interop.torch.thresholds import THRESHOLDS
 ROWS = ("elements", "short rows", "rows", "long rows")
 FORMS = {
     "topk": [*itertools.product(("one row", "rows", "short rows", "strided"), ("few", "many"))],
+    "sort": [(form,) for form in ("one row", "rows", "short rows", "strided")],
+    "unique": [("values",)],
     "_int_mm": [*itertools.product(("one", "few", "many"), ("rows", "columns"))],
     "index_put_": [*itertools.product(ROWS, ("one index", "several indices"), ("add", "assign"))],
 }

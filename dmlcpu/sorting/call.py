@@ -10,6 +10,7 @@ from dmlcpu.common.data_types import DATA_TYPES, INDICES, NUMBERS
 from dmlcpu.common.forms import AnyForm, Form, formed
 from dmlcpu.errors import DmlError
 
+INT64 = np.dtype(np.int64)
 _NANS = get_args(Nan)
 _MOST = 1 << 32  # elements of a sequence: words of kernels have 32 bits for a position
 

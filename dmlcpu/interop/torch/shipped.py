@@ -1,7 +1,7 @@
 """The sizes from which calls are taken where none are measured, so that they are the same in every process.
 
 The table is what asv_bench/torch_thresholds.py printed on an AMD EPYC (Zen 4, family 25, model 17) with two processors
-and PyTorch 2.13.
+and PyTorch 2.13; for sort and unique on a Zen 3 (family 25, model 1).
 """
 
 from dmlcpu.interop.torch.override import TYPE_NAMES, Kind
@@ -24,6 +24,15 @@ TABLE: dict[str, dict[Kind, _Sizes]] = {
         ("short rows", "many"): (1 << 14, 1 << 14),
         ("strided", "few"): (1 << 17, 1 << 17),
         ("strided", "many"): (1 << 14, 1 << 14),
+    },
+    "sort": {
+        ("one row",): (1 << 11, 1 << 11),
+        ("rows",): (1 << 11, 1 << 11),
+        ("short rows",): (1 << 11, 1 << 12),
+        ("strided",): (1 << 10, 1 << 11),
+    },
+    "unique": {
+        ("values",): (1 << 12, 1 << 20),
     },
     "_int_mm": {
         ("one", "rows"): (1 << 21, 1 << 24),

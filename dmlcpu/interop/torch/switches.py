@@ -14,12 +14,13 @@ from dmlcpu.errors import DmlError
 from dmlcpu.interop.torch.override import EXACT_TYPES, NO_COMPILATION, SMALL, SUBCLASS, Override, PassOnError
 from dmlcpu.interop.torch.products import INT_MM
 from dmlcpu.interop.torch.scatter import SCATTER
+from dmlcpu.interop.torch.sort import SORT, UNIQUE
 from dmlcpu.interop.torch.thresholds import THRESHOLDS, is_measuring
 from dmlcpu.interop.torch.topk import TOPK
 from dmlcpu.runtime.compilation import can_compile
 
 # What operators are called in `include` and `exclude`.
-_Name: TypeAlias = Literal["topk", "_int_mm", "index_add_", "index_put_", "scatter_add_", "scatter_"]
+_Name: TypeAlias = Literal["topk", "sort", "unique", "_int_mm", "index_add_", "index_put_", "scatter_add_", "scatter_"]
 _log = logging.getLogger("dmlcpu")
 
 
@@ -53,7 +54,7 @@ class _Switch:
             self.library = None
 
 
-_SWITCHES = {override.name: _Switch(override) for override in (TOPK, INT_MM, *SCATTER)}
+_SWITCHES = {override.name: _Switch(override) for override in (TOPK, SORT, UNIQUE, INT_MM, *SCATTER)}
 # Kernels are never freed: another thread may be about to call one that PyTorch has dropped (pytorch/pytorch#125234).
 _retired: list[Any] = []
 
@@ -64,8 +65,8 @@ def enable(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Name]" 
     Parameters
     ----------
     include : iterable of str, optional
-        Names of operators: ``topk``, ``_int_mm``, ``index_add_``, ``index_put_``, ``scatter_add_``, ``scatter_``; by
-        default all. The others are given back to PyTorch.
+        Names of operators: ``topk``, ``sort``, ``unique``, ``_int_mm``, ``index_add_``, ``index_put_``, ``scatter_add_``,
+        ``scatter_``; by default all. The others are given back to PyTorch.
     exclude : iterable of str
         Names to leave out.
 
@@ -83,7 +84,7 @@ def enable(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Name]" 
     counts the reasons.
 
     Values and indices are PyTorch's, except where PyTorch leaves them open: of several equal elements `topk` returns
-    the first here, of several updates of one element the last remains, and updates are added in their order.
+    the first here, a sort is stable, of several updates of one element the last remains, and updates are added in their order.
 
     The size from which these kernels are faster is measured on each machine, at the first call of a kind, and kept in
     the folder of compiled kernels. Where it cannot be measured or kept, a shipped size holds.
@@ -167,7 +168,7 @@ def report() -> dict[str, dict[str, Any]]:
     --------
     >>> import dmlcpu.interop.torch
     >>> sorted(dmlcpu.interop.torch.report())
-    ['_int_mm', 'index_add_', 'index_put_', 'scatter_', 'scatter_add_', 'topk']
+    ['_int_mm', 'index_add_', 'index_put_', 'scatter_', 'scatter_add_', 'sort', 'topk', 'unique']
     """
     return {
         name: {

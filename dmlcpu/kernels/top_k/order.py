@@ -6,11 +6,12 @@ take two sorts, by their lower and then by their upper half.
 
 import numpy as np
 
+from dmlcpu.kernels.sort.radix import digits_of_window, sort_words
+from dmlcpu.kernels.sort.work import DIGITS
 from dmlcpu.kernels.top_k.lines import count_bits, reach
 from dmlcpu.runtime.intrinsics import line_of
 from dmlcpu.runtime.jit import device
 
-DIGITS = 256
 # The workspace of `sort`: a histogram for each digit of half a key.
 CELLS = 4 * DIGITS
 # Up to this many keys, counting ranks in whole vectors beats the histograms of a radix sort.
@@ -38,43 +39,6 @@ def sort_by_rank(keys, k, words, seen):
 
 
 @device
-def sort_words(words, here, there, k, digits, counts):
-    """Sort words[here : here + k] by `digits` bytes of their upper half, stably; return where the result starts.
-
-    words[there : there + k] is workspace.
-    """
-    byte = np.uint64(DIGITS - 1)
-    for cell in range(CELLS):
-        counts[cell] = 0
-    for i in range(here, here + k):
-        word = np.uint64(words[i]) >> np.uint64(32)
-        # A loop over digits would take twice as long.
-        counts[np.uintp(word & byte)] += 1
-        counts[np.uintp(DIGITS) + np.uintp(word >> np.uint64(8) & byte)] += 1
-        counts[np.uintp(2 * DIGITS) + np.uintp(word >> np.uint64(16) & byte)] += 1
-        counts[np.uintp(3 * DIGITS) + np.uintp(word >> np.uint64(24))] += 1
-    for digit in range(digits):
-        shift = np.uint64(32 + 8 * digit)
-        places = counts[digit * DIGITS : (digit + 1) * DIGITS]
-        source, target = words[here : here + k], words[there : there + k]
-        if places[np.uintp(np.uint64(source[0]) >> shift & byte)] == k:
-            continue  # all words have the same digit
-        total = 0
-        for cell in range(DIGITS - 1, -1, -1):
-            count = places[cell]
-            places[cell] = total
-            total += count
-        for i in range(k):
-            word = source[i]
-            digit_of = np.uintp(np.uint64(word) >> shift & byte)
-            place = places[digit_of]
-            places[digit_of] = place + 1
-            target[np.uintp(place)] = word
-        here, there = there, here
-    return here
-
-
-@device
 def sort(keys, k, words, capacity, counts):
     """Sort k keys; return where the sorted words start in `words`.
 
@@ -93,5 +57,5 @@ def sort(keys, k, words, capacity, counts):
             for i in range(here, here + k):
                 number = words[i] & 0xFFFFFFFF
                 words[i] = np.int64(np.uint64(keys[number]) & np.uint64(0xFFFFFFFF00000000)) | number
-        here = sort_words(words, here, capacity - here, k, min(width, 4), counts)
+        here = sort_words(words, here, capacity - here, k, 32, digits_of_window(keys), counts)
     return here

@@ -14,8 +14,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental"),
     pytest.mark.filterwarnings("ignore:The reduce argument of torch.scatter"),
 ]
+ORDERING = {"topk": "topk", "sort": "sort", "msort": "sort", "unique": "unique"}
 OPERATORS = [
-    info for info in methods.op_db if info.name in ("topk", "index_add", "index_put", "scatter", "scatter_add")
+    info for info in methods.op_db if info.name in (*ORDERING, "index_add", "index_put", "scatter", "scatter_add")
 ]
 
 
@@ -60,8 +61,10 @@ def has_ties(x):
 @pytest.mark.parametrize("info", OPERATORS, ids=lambda info: info.name)
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_samples(forced, info, requires_grad):
+    if requires_grad and not info.supports_autograd:
+        pytest.skip("it has no gradient")
     types = [each for each in info.dtypes if not requires_grad or each.is_floating_point or each is torch.complex64]
-    name = info.name if info.name == "topk" else f"{info.name}_"
+    name = ORDERING.get(info.name, f"{info.name}_")
     before = forced.report()[name]["taken"]
     for dtype in types:
         for sample in info.sample_inputs("cpu", dtype, requires_grad=requires_grad):
@@ -69,12 +72,12 @@ def test_samples(forced, info, requires_grad):
             mine = outcomes(info, sample)
             forced.disable()
             theirs = outcomes(info, sample)
-            if info.name == "topk" and has_ties(sample.input):
+            if info.name in ("topk", "sort") and has_ties(sample.input):
                 mine, theirs = [mine[0][:1]], [theirs[0][:1]]  # PyTorch does not promise which indices come
             for one, other in zip(mine, theirs, strict=True):
                 check(one, other)
     # Samples of the others have an alpha, or an index for each element.
-    assert forced.report()[name]["taken"] > before or info.name not in ("topk", "index_put")
+    assert forced.report()[name]["taken"] > before or info.name not in (*ORDERING, "index_put")
 
 
 @pytest.mark.parametrize("info", [info for info in OPERATORS if info.error_inputs_func], ids=lambda info: info.name)

@@ -9,6 +9,8 @@ pytest.importorskip("torch")
 ROWS = ("elements", "short rows", "rows", "long rows")
 FORMS = {
     "topk": itertools.product(("one row", "rows", "short rows", "strided"), ("few", "many")),
+    "sort": itertools.product(("one row", "rows", "short rows", "strided")),
+    "unique": itertools.product(("values",)),
     "_int_mm": itertools.product(("one", "few", "many"), ("rows", "columns")),
     "index_put_": itertools.product(ROWS, ("one index", "several indices"), ("add", "assign")),
     **{name: itertools.product(ROWS) for name in ("index_add_", "scatter_add_", "scatter_")},

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 from processes import run  # noqa: E402
 
-NAMES = ["topk", "_int_mm", "index_add_", "index_put_", "scatter_add_", "scatter_"]
+NAMES = ["topk", "sort", "unique", "_int_mm", "index_add_", "index_put_", "scatter_add_", "scatter_"]
 
 
 def is_on(ours):
@@ -40,8 +40,8 @@ def test_type_checkers_know_the_names(torch_overrides):
 @pytest.mark.parametrize("argument", ["include", "exclude"])
 def test_bad_names_are_refused_and_change_nothing(torch_overrides, argument):
     torch_overrides.enable(include=["topk"])
-    with pytest.raises(ValueError, match=rf"enable: {argument} has 'sort'; allowed: topk, .*scatter_"):
-        torch_overrides.enable(**{argument: ["sort"]})
+    with pytest.raises(ValueError, match=rf"enable: {argument} has 'argsort'; allowed: topk, .*scatter_"):
+        torch_overrides.enable(**{argument: ["argsort"]})
     for bad in ("topk", 5):
         with pytest.raises(TypeError, match=f"enable: {argument} is {bad!r}; allowed: a list of names"):
             torch_overrides.enable(**{argument: bad})
@@ -127,19 +127,23 @@ def test_operator_that_failed_within_accelerated_stays_off(forced, monkeypatch):
 @pytest.mark.parametrize("is_on", [True, False])
 @pytest.mark.parametrize("name", NAMES)
 def test_large_call_that_is_passed_on_releases_the_gil(torch_overrides, monkeypatch, name, is_on):
-    """By another overload: see `_kernel`. There is none for index_put_."""
+    """By another overload: see `_kernel`. There is none for index_put_ and unique."""
     from dmlcpu.interop.torch import switches
 
     rows = (0, torch.arange(5000), torch.ones(5000))
     args = {
         "topk": (torch.arange(5000.0), 3),
+        "sort": (torch.arange(5000.0),),
+        "unique": (torch.arange(5000),),
         "_int_mm": (torch.ones(64, 64, dtype=torch.int8), torch.ones(64, 64, dtype=torch.int8)),
         "index_put_": (torch.zeros(9000), [rows[1]], rows[2]),
     }.get(name, (torch.zeros(9000), *rows))
     monkeypatch.setattr(switches.THRESHOLDS, "loss", lambda *args, **kwargs: "because")
-    expected, called = getattr(torch.ops.aten, name)(args[0].clone(), *args[1:]), []
+    aten = torch.ops.aten
+    function = {"sort": aten.sort.default, "unique": aten._unique2}.get(name) or getattr(aten, name)
+    expected, called = function(args[0].clone(), *args[1:]), []
     switch = switches._SWITCHES[name]
-    if name != "index_put_":
+    if switch.override.aside:
         aside = switch.override.aside
         watched = switch.override._replace(
             least=1, aside=lambda *args, **kwargs: (called.append(1), aside(*args, **kwargs))[1]
@@ -147,8 +151,8 @@ def test_large_call_that_is_passed_on_releases_the_gil(torch_overrides, monkeypa
         monkeypatch.setattr(switch, "override", watched)
     with torch_overrides.accelerated() if is_on else torch_overrides.accelerated(exclude=NAMES):
         switch.enter()
-        got = getattr(torch.ops.aten, name)(*args)
-    assert called == ([1] if name != "index_put_" else [])
+        got = function(*args)
+    assert called == ([] if name in ("index_put_", "unique") else [1])
     torch.testing.assert_close(got, expected, rtol=0, atol=0)
 
 

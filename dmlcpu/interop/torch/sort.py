@@ -1,0 +1,113 @@
+"""aten::sort and what PyTorch computes by it (argsort, msort, quantiles), and aten::_unique2, of torch.unique."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dmlcpu.common.forms import Form, form_of, strides_of
+from dmlcpu.interop.torch.override import ARGUMENTS, ORDERED, TYPE, TYPE_NAMES, Kind, Override, as_array, numbers
+from dmlcpu.runtime.threads import plan_for_now
+from dmlcpu.sorting.call import INT64, Call
+from dmlcpu.sorting.plan import plan
+
+_SHORT_ROW = 256
+_INTEGERS = frozenset(each for each in ORDERED if not each.is_floating_point)
+
+
+def _sort(x: Tensor, dim: int, descending: bool, *outputs: Tensor) -> None:
+    """Sort into values, or into values and indices; NaN is the greatest."""
+    elements, arrays = as_array(x), [as_array(each) for each in outputs]
+    index_dtype = INT64 if len(outputs) == 2 else None
+    call = Call("sort", Form(*form_of(elements)), dim % x.ndim, descending, False, True, index_dtype)
+    strides = tuple([strides_of(each) for each in arrays])
+    plan_for_now(plan, (call, strides), torch.get_num_threads()).run(elements, *arrays)
+
+
+def _refusal(x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> str:
+    if x.dtype not in ORDERED:
+        return TYPE
+    return "" if -x.ndim <= dim < x.ndim else ARGUMENTS
+
+
+def _run(x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    values, indices = torch.empty_like(x), torch.empty_like(x, dtype=torch.int64)
+    _sort(x, dim, descending, values, indices)
+    return values, indices
+
+
+def _aside(x: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+    values, indices = x.new_empty(0), x.new_empty(0, dtype=torch.int64)
+    torch.ops.aten.sort.values_stable(x, **{"stable": True, **options}, values=values, indices=indices)
+    return values, indices
+
+
+def _kind(x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Kind:
+    n = x.shape[dim]
+    if x.stride(dim) > 1:
+        form = "strided"
+    elif n == x.numel():
+        form = "one row"
+    else:
+        form = "short rows" if n < _SHORT_ROW else "rows"
+    return TYPE_NAMES[x.dtype], form
+
+
+def _sample(kind: Kind, size: int) -> tuple[Tensor]:
+    dtype, form = kind
+    n = {"one row": size, "short rows": 64}.get(form, 1024)
+    return (numbers((n, size // n), dtype).T if form == "strided" else numbers((size // n, n), dtype),)
+
+
+# With an inverse PyTorch's own takes less time than the sort and the writing of places.
+def _refuse_unique(x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> str:
+    if return_inverse:
+        return ARGUMENTS
+    return "" if x.dtype in _INTEGERS else TYPE
+
+
+def _unique(x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    """Sort; of equal numbers, which then follow one another, one is left."""
+    flat = x.reshape(-1)
+    values = torch.empty_like(flat)
+    _sort(flat, 0, False, values)
+    return torch.ops.aten.unique_consecutive(values, False, return_counts)
+
+
+def _kind_of_unique(x: Tensor, *_: Any) -> Kind:
+    return TYPE_NAMES[x.dtype], "values"
+
+
+def _sample_of_unique(kind: Kind, size: int) -> tuple[Tensor]:
+    return (numbers((size,), kind[0]),)
+
+
+def _elements(x: Tensor, _: tuple[Any, ...]) -> int:
+    return x.numel()
+
+
+_RUNGS = tuple(1 << power for power in range(10, 21))
+SORT = Override(
+    name="sort",
+    operator="aten::sort.stable",
+    size=_elements,
+    least=1 << 10,
+    refusal=_refusal,
+    kind=_kind,
+    sample=_sample,
+    rungs=_RUNGS,
+    run=_run,
+    aside=_aside,
+)
+UNIQUE = Override(
+    name="unique",
+    operator="aten::_unique2",
+    size=_elements,
+    least=1 << 10,
+    refusal=_refuse_unique,
+    kind=_kind_of_unique,
+    sample=_sample_of_unique,
+    rungs=_RUNGS,
+    run=_unique,
+    aside=None,
+)
