@@ -179,6 +179,25 @@ def float_search(dtype: np.dtype) -> Results:
     yield FloatIndex(vectors).search(queries.astype(np.float64) / 3, 12, mask=np.arange(3000) % 5 > 1)
 
 
+def sort(dtype: np.dtype) -> Results:
+    x = mixed(27, (3, 700)).view(np.int64) if dtype.kind in "iub" else finite(27, (3, 700), dtype)
+    x = x.astype(dtype)
+    for axis, descending in product((0, 1), (False, True)):
+        yield dmlcpu.sort(x, axis, descending=descending)
+
+
+def argsort(dtype: np.dtype) -> Results:
+    x = (mixed(28, (300, 5)) % 200).astype(dtype)
+    yield dmlcpu.argsort(x, 0)
+    yield dmlcpu.argsort(x.reshape(5, 300), descending=True, index_dtype=np.int32)
+
+
+def sort_with_indices(dtype: np.dtype) -> Results:
+    x = (mixed(29, (40, 60)) % 200).astype(dtype)
+    yield dmlcpu.sort_with_indices(x)
+    yield dmlcpu.sort_with_indices(x, 0, descending=True, nan="greatest")
+
+
 CALLS: dict[str, Callable[[np.dtype], Results]] = {
     each.__name__: each
     for each in (
@@ -191,6 +210,9 @@ CALLS: dict[str, Callable[[np.dtype], Results]] = {
         quantize_linear,
         dequantize_linear,
         dynamic_quantize_linear,
+        sort,
+        argsort,
+        sort_with_indices,
         search,
         float_search,
     )

@@ -51,6 +51,18 @@ def dynamic_quantize_linear():
     return [np.array([0, 2, -3, -2.5, 1.34, 0.5], np.float32)], {}
 
 
+def sort():
+    return [np.array([3, 1, 2, 9, 7], np.float32)], {"descending": True}
+
+
+def argsort():
+    return [np.array([3, 1, 2, 9, 7], np.float32)], {}
+
+
+def sort_with_indices():
+    return [np.array([[3, 1, 2], [9, 7, 8]], np.float32)], {"axis": 0}
+
+
 FUNCTIONS = (
     top_k,
     scatter_nd,
@@ -61,6 +73,9 @@ FUNCTIONS = (
     quantize_linear,
     dequantize_linear,
     dynamic_quantize_linear,
+    sort,
+    argsort,
+    sort_with_indices,
 )
 CALLS = {call.__name__: call for call in FUNCTIONS}
 LAYOUTS = {

@@ -31,7 +31,7 @@ class TopKCase(Case):
 
     def inputs(self):
         """Return x."""
-        x = _PATTERNS[self.data](self.shape, dtype_of(self.dtype))
+        x = PATTERNS[self.data](self.shape, dtype_of(self.dtype))
         return np.ascontiguousarray(x)
 
     def expected(self, calls):
@@ -112,7 +112,7 @@ def _organ_pipe(shape, dtype):
     return np.broadcast_to(-np.abs(np.arange(n) - n // 2).astype(dtype), shape)
 
 
-_PATTERNS = {
+PATTERNS = {
     "random": _random,
     "sorted": lambda shape, dtype: np.sort(_random(shape, dtype), axis=-1),
     "reversed": lambda shape, dtype: np.sort(_random(shape, dtype), axis=-1)[..., ::-1],
@@ -146,7 +146,7 @@ TYPES = table(
     *(TopKCase((8_000, 700), 12, axis=0, dtype=name) for name in ("float64", "int64")),
     *(TopKCase((6_000, 1_500), 128, dtype=name) for name in ("float64", "int64")),
 )
-DATA = table(*(TopKCase((1_000, 10_000), 10, data=name) for name in _PATTERNS if name != "random"))
+DATA = table(*(TopKCase((1_000, 10_000), 10, data=name) for name in PATTERNS if name != "random"))
 SIZES = table(
     *(TopKCase((100, n), 10) for n in (100, 1_000, 10_000, 100_000)),
     *(TopKCase((100, 10_000), k) for k in (1, 100, 1_000, 10_000)),
