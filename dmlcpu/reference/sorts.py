@@ -86,7 +86,14 @@ def sort_with_indices(
 def sort(
     x: "ArrayLike", axis: int = -1, *, descending: bool = False, nan: "Nan" = "last", out: "Array | None" = None
 ) -> "Array":
-    """Return the values of `sort_with_indices`. See `dmlcpu.sort`."""
+    """Return the values of `sort_with_indices`. See `dmlcpu.sort`.
+
+    Examples
+    --------
+    >>> from dmlcpu import reference
+    >>> reference.sort([3, 1, 2], descending=True)
+    array([3, 2, 1])
+    """
     return written(sort_with_indices(x, axis, descending=descending, nan=nan).values, out)
 
 
@@ -99,7 +106,14 @@ def argsort(
     index_dtype: "DTypeLike" = np.int64,
     out: "Array | None" = None,
 ) -> "Array":
-    """Return the indices of `sort_with_indices`. See `dmlcpu.argsort`."""
+    """Return the indices of `sort_with_indices`. See `dmlcpu.argsort`.
+
+    Examples
+    --------
+    >>> from dmlcpu import reference
+    >>> reference.argsort([3, 1, 2])
+    array([1, 2, 0])
+    """
     found = sort_with_indices(x, axis, descending=descending, nan=nan, index_dtype=index_dtype)
     return written(found.indices, out)
 

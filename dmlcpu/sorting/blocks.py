@@ -25,7 +25,9 @@ def estimate(operator: Any, /, **arguments: Any) -> Estimate:
     call, _ = _checked(operator, arguments)
     whole = plan(call, (None,) * len(operator.results), most_of_thread())
     results = dict(zip(operator.results, whole.results, strict=True))
-    return Estimate(results, _needs(call, call.x.shape), lambda: min(map(partial(_needs, call), _tiles(call))), whole.kernel)
+    return Estimate(
+        results, _needs(call, call.x.shape), lambda: min(map(partial(_needs, call), _tiles(call))), whole.kernel
+    )
 
 
 def run(

@@ -29,7 +29,9 @@ class Call(NamedTuple):
     index_dtype: np.dtype[Any] | None  # None: no positions are wanted
 
 
-def request(operator: str, x: Any, axis: Any, descending: Any, nan: Any, index_dtype: Any) -> tuple[Any, AnyForm, Options]:
+def request(
+    operator: str, x: Any, axis: Any, descending: Any, nan: Any, index_dtype: Any
+) -> tuple[Any, AnyForm, Options]:
     """Return x as an array, its form, and the options of `check`."""
     x, form = formed(operator, "x", x)
     if type(axis) is not int:  # in a key, 1.0 and True would be 1

@@ -6,27 +6,21 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.kernels.sort.work import LANES, SHORT
-from dmlcpu.operators.table import Example, Workload
 
 
-def examples(dtype: str) -> Iterator[Example]:
-    """Yield a plain call, and one for each kernel."""
-    yield Example({"x": numbers(dtype, (2, 40))})
-    yield Example({"x": numbers(dtype, (LANES, 20))})
-    yield Example({"x": numbers(dtype, (SHORT + 20, 5)), "axis": 0})
-    yield Example({"x": numbers(dtype, (1, 400))}, "split")
+def calls(dtype: str) -> Iterator[tuple[dict[str, object], str | None]]:
+    """Yield the arguments of a plain call, and of one for each kernel, with the kernel if the plan does not choose it."""
+    yield {"x": numbers(dtype, (2, 40))}, None
+    yield {"x": numbers(dtype, (LANES, 20))}, None
+    yield {"x": numbers(dtype, (SHORT + 20, 5)), "axis": 0}, None
+    yield {"x": numbers(dtype, (1, 400))}, "split"
 
 
-def desc_examples() -> Iterator[tuple[object, dict[str, object]]]:
-    """Yield nothing: DirectML has no such operators."""
-    yield from ()
-
-
-def sort_of_rows(nbytes: int, outputs: int) -> Workload:
-    """Return the sort of each 10,000 float32; outputs: bytes that are written for each."""
+def rows_to_sort(nbytes: int, outputs: int) -> tuple[dict[str, object], str, int]:
+    """Return a workload: each 10,000 float32 are sorted, for each of which `outputs` bytes are written."""
     rows = -(-nbytes // (10_000 * (4 + outputs)))
     x = np.random.default_rng(0).random((rows, 10_000), np.float32)
-    return Workload({"x": x}, "copy", x.size * (4 + outputs))
+    return {"x": x}, "copy", x.size * (4 + outputs)
 
 
 def numbers(dtype: str, shape: tuple[int, int]) -> Array:

@@ -56,7 +56,7 @@ def plan(call: Call, strides: tuple[Shape | None, ...], budget: Budget) -> Prepa
         return ByFunction(operator=call.operator, kernel="reference", results=results, function=refer)
     if 0 in shape:
         return ByFunction(operator=call.operator, kernel="none", results=results, function=nothing)
-    outputs = [Form(*each, own) for each, own in zip(results, strides, strict=True)]
+    outputs = [Form(each.shape, each.dtype, own) for each, own in zip(results, strides, strict=True)]
     word_bytes = [word.itemsize for word in output_words]
     sequences = sequences_of(axis, [(call.x, width), *zip(outputs, word_bytes, strict=True)])
     entry, parts = choose(sequences, n, width, budget)

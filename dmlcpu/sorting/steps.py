@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.kernels.sort.radix import WINDOW
+from dmlcpu.kernels.radix import DIGITS
 from dmlcpu.kernels.sort.split import (
     ALL,
     COUNT,
@@ -22,7 +22,7 @@ from dmlcpu.kernels.sort.split import (
     STEP_CELLS,
     WRITE,
 )
-from dmlcpu.kernels.sort.work import DIGITS
+from dmlcpu.kernels.sort.windows import WINDOW
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ def _sample_of_unique(kind: Kind, size: int) -> tuple[Tensor]:
 
 
 def _elements(x: Tensor, _: tuple[Any, ...]) -> int:
-    return x.numel()
+    return int(x.numel())
 
 
 _RUNGS = tuple(1 << power for power in range(10, 21))

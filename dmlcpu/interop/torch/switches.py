@@ -84,7 +84,8 @@ def enable(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Name]" 
     counts the reasons.
 
     Values and indices are PyTorch's, except where PyTorch leaves them open: of several equal elements `topk` returns
-    the first here, a sort is stable, of several updates of one element the last remains, and updates are added in their order.
+    the first here, sorts are stable, of several updates of one element the last remains, and updates are added in their
+    order.
 
     The size from which these kernels are faster is measured on each machine, at the first call of a kind, and kept in
     the folder of compiled kernels. Where it cannot be measured or kept, a shipped size holds.

@@ -34,8 +34,7 @@ from dmlcpu.kernels.search.float_sums import (
     make_tile_sums,
     sum_of_lanes,
 )
-from dmlcpu.kernels.search.rotation import LANES as MIXED
-from dmlcpu.kernels.search.rotation import mixed, rotate
+from dmlcpu.kernels.search.rotation import LANES as MIXED, mixed, rotate
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.intrinsics import as_words, emitted, splat
 from dmlcpu.runtime.jit import device

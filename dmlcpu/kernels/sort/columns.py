@@ -1,9 +1,9 @@
-"""Sequences side by side in memory: a block of columns becomes sequences of keys, and their order is written by rows."""
+"""Sequences side by side in memory: blocks of columns become sequences of keys, and results are written by rows."""
 
 import numpy as np
 
-from dmlcpu.kernels.sort.radix import position_of
 from dmlcpu.kernels.sort.rows import order_of
+from dmlcpu.kernels.sort.windows import position_of
 from dmlcpu.kernels.sort.work import WORK, space_of
 from dmlcpu.kernels.top_k.column_blocks import block_at, block_count
 from dmlcpu.kernels.top_k.keys import key_map_of, load_keys

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dmlcpu.kernels.sort.radix import are_whole, settle, window_of, windows_of
+from dmlcpu.kernels.sort.windows import are_whole, settle, window_of, windows_of
 from dmlcpu.kernels.sort.work import LANES, WORK, space_of
 from dmlcpu.kernels.sort.write import write_by_position
 from dmlcpu.kernels.top_k.keys import key_map_of, load_keys

@@ -2,15 +2,8 @@
 
 import numpy as np
 
-from dmlcpu.kernels.sort.radix import (
-    are_whole,
-    digits_of_window,
-    is_in_order,
-    make_words,
-    settle,
-    sort_words,
-    windows_of,
-)
+from dmlcpu.kernels.radix import digits_of_window, sort_words
+from dmlcpu.kernels.sort.windows import are_whole, is_in_order, make_words, settle, windows_of
 from dmlcpu.kernels.sort.work import WORK, space_of
 from dmlcpu.kernels.sort.write import restore, write_by_position, write_by_window, write_keys
 from dmlcpu.kernels.top_k.keys import key_map_of, load_keys

@@ -9,17 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.sort.radix import (
-    Windows,
-    count_digits,
-    digits_of_window,
-    extremes,
-    is_in_order,
-    make_words,
-    move,
-    settle,
-)
-from dmlcpu.kernels.sort.work import DIGITS, WORK
+from dmlcpu.kernels.radix import DIGITS, count_digits, digits_of_window, move
+from dmlcpu.kernels.sort.windows import Windows, extremes, is_in_order, make_words, settle
+from dmlcpu.kernels.sort.work import WORK
 from dmlcpu.kernels.sort.write import restore, write_by_position, write_by_window, write_keys
 from dmlcpu.kernels.top_k.keys import key_map_of, key_of, load_keys
 from dmlcpu.kernels.top_k.work import start_of
@@ -68,9 +60,7 @@ def sequence_of(parts, x, n, scratch):
     """Return the workspace of a sequence. scratch: int64 cells."""
     counts = STEP_CELLS + parts * FOUND_CELLS
     words = counts + parts * OWN
-    return Sequence(
-        scratch[counts:words], as_words(scratch, words, np.uint64), as_words(scratch, words + 2 * n, x)
-    )
+    return Sequence(scratch[counts:words], as_words(scratch, words, np.uint64), as_words(scratch, words + 2 * n, x))
 
 
 @kernel

@@ -15,7 +15,7 @@ class Sorting(Row):
     element: float  # nanoseconds for an element of 4 bytes, on one thread
 
     def cost(self, n: int, width: int) -> int:
-        """Return about how many nanoseconds a sequence of n elements takes on one thread. width: bytes of an element."""
+        """Return about how many nanoseconds a sequence takes on one thread. width: bytes of an element."""
         return int(100 + n * self.element * (1 + width / 4) / 2)
 
     def supports(self, rows: int, n: int, width: int, columns: int) -> bool:

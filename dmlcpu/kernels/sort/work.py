@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dmlcpu.kernels.radix import DIGITS
 from dmlcpu.kernels.top_k.keys import KEY_MAP
 from dmlcpu.kernels.top_k.work import SEQUENCES
 from dmlcpu.kernels.walk import WALK
@@ -32,9 +33,7 @@ LANES = 16  # sequences that are sorted together, at most: a cache line of float
 # for 4 lanes (AVX2): as long as radix passes take.
 SHORT = 256
 
-MOST_DIGITS = 8
-DIGITS = 256
-COUNTS = MOST_DIGITS * DIGITS
+COUNTS = 8 * DIGITS  # of the digits of a key
 
 
 class Space(NamedTuple):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dmlcpu.kernels.sort.radix import position_of
+from dmlcpu.kernels.sort.windows import position_of
 from dmlcpu.kernels.top_k.work import start_of
 from dmlcpu.runtime.intrinsics import as_words
 from dmlcpu.runtime.jit import device, inlined

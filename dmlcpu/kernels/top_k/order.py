@@ -6,8 +6,7 @@ take two sorts, by their lower and then by their upper half.
 
 import numpy as np
 
-from dmlcpu.kernels.sort.radix import digits_of_window, sort_words
-from dmlcpu.kernels.sort.work import DIGITS
+from dmlcpu.kernels.radix import DIGITS, digits_of_window, sort_words
 from dmlcpu.kernels.top_k.lines import count_bits, reach
 from dmlcpu.runtime.intrinsics import line_of
 from dmlcpu.runtime.jit import device

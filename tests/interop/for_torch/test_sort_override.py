@@ -59,7 +59,9 @@ def test_what_pytorch_computes_by_sort(forced):
         forced.enable()
 
 
-@pytest.mark.parametrize("call", [lambda x: torch.sort(x, 2), lambda x: torch.sort(x[0, 0]), lambda x: torch.sort(x[:0])])
+@pytest.mark.parametrize(
+    "call", [lambda x: torch.sort(x, 2), lambda x: torch.sort(x[0, 0]), lambda x: torch.sort(x[:0])]
+)
 def test_bad_and_odd_arguments(forced, call):
     x = some("float32")
     mine, theirs = outcomes(forced, lambda: call(x))

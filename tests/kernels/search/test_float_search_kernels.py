@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from dmlcpu.kernels.search import best, float_sums, rotation
-from dmlcpu.kernels.search import encode as encode_kernels
+from dmlcpu.kernels.search import best, encode as encode_kernels, float_sums, rotation
 from dmlcpu.kernels.search.constants import (
     CODE_LENGTH,
     DISTANCES,

@@ -32,11 +32,11 @@ def test_an_output_that_does_not_fit_is_refused(out, message):
 
 def test_x_is_no_output():
     x = np.array([3, 1, 2])
-    with pytest.raises(BindingError, match="^argsort: out is sharing memory with x"):
+    with pytest.raises(BindingError, match=r"^argsort: out is sharing memory with x"):
         dmlcpu.argsort(x, out=x)
     assert x.tolist() == [3, 1, 2]
 
 
 def test_an_index_type_that_is_no_integer_is_refused():
-    with pytest.raises(DmlError, match="^argsort: index_dtype is float32; allowed: "):
+    with pytest.raises(DmlError, match=r"^argsort: index_dtype is float32; allowed: "):
         dmlcpu.argsort([3, 1, 2], index_dtype=np.float32)

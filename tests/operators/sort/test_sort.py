@@ -35,7 +35,7 @@ def test_a_part_of_x_is_refused():
     x = np.array([3, 1, 2, 0])
     with pytest.raises(BindingError, match=r"^sort: out is sharing memory with x \(it may be x itself, but not a part"):
         dmlcpu.sort(x[:3], out=x[1:])
-    with pytest.raises(BindingError, match="^sort: out"):
+    with pytest.raises(BindingError, match=r"^sort: out"):
         dmlcpu.sort(x, out=x[::-1])
     assert x.tolist() == [3, 1, 2, 0]
 

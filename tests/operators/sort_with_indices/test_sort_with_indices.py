@@ -11,7 +11,7 @@ import dmlcpu
 from dmlcpu import reference
 from dmlcpu.common.forms import Form
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.kernels.sort.radix import INSERTED
+from dmlcpu.kernels.sort.windows import INSERTED
 from dmlcpu.kernels.sort.work import LANES, SHORT
 from dmlcpu.kernels.top_k.order import RANKED
 from dmlcpu.operators import OPERATORS
@@ -160,7 +160,9 @@ def test_outputs_of_any_strides(dtype, shape):
 def test_split_parts_a_long_sequence_and_rows_take_several():
     def kernel_and_parts(shape, threads, axis=-1):
         x = np.empty(shape, np.float32)
-        prepared = prepare("argsort", ((x.shape, x.dtype, None), None), (axis, False, "last", np.int64), Budget(threads))
+        prepared = prepare(
+            "argsort", ((x.shape, x.dtype, None), None), (axis, False, "last", np.int64), Budget(threads)
+        )
         return prepared.kernel, prepared.is_single
 
     assert kernel_and_parts((1, 1_000_000), 2) == ("split", False)
@@ -207,7 +209,7 @@ def test_outputs_that_do_not_fit_are_refused():
     ):
         with pytest.raises(BindingError, match="^" + re.escape(f"sort_with_indices: {message}")):
             dmlcpu.sort_with_indices(x, out=out)
-    with pytest.raises(TypeError, match="^sort_with_indices: out is "):
+    with pytest.raises(TypeError, match=r"^sort_with_indices: out is "):
         dmlcpu.sort_with_indices(x, out=indices)
     assert x.tolist() == [3, 1]
 

@@ -1,8 +1,7 @@
-"""Radix sort of words by digits of 8 bits, the lowest first: in descending order, and equal words keep theirs.
+"""Words of keys: in the upper half the key's *window*, in the lower half the element's position.
 
-A word is a key, if only values are wanted. Else its upper half is the key's *window*, and its lower half the element's
-position. The window of a key of up to 32 bits is the key. For longer ones it has the highest 32 bits of what the key exceeds
-the least one by, without those that are 0 in all; `settle` sorts what is equal in these.
+The window of a key of up to 32 bits is the key. For longer ones it has the highest 32 bits of what the key exceeds the
+least one by, without those that are 0 in all; `settle` sorts what is equal in these.
 """
 
 from typing import Any, NamedTuple
@@ -11,19 +10,13 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 
-from dmlcpu.kernels.sort.work import DIGITS
+from dmlcpu.kernels.radix import sort_words
 from dmlcpu.runtime.intrinsics import emitted, width_of
 from dmlcpu.runtime.jit import device, inlined
 
 WINDOW = 32  # bits
 # Up to this many words are sorted by insertion, where windows are equal.
 INSERTED = 24
-
-
-@inlined
-def digit_of(word, shift):
-    """Return a digit of a word."""
-    return np.uintp(np.uint64(word) >> np.uint64(shift)) & np.uintp(DIGITS - 1)
 
 
 @inlined
@@ -54,16 +47,10 @@ def rest_of(keys, i, windows):
     return ((np.uint64(keys[i]) - windows.least) << np.uint64(windows.zeros)) & np.uint64(0xFFFFFFFF)
 
 
-@inlined
-def digits_of_window(keys):
-    """Return how many digits the window of a key has."""
-    return min(width_of(keys), 4)
-
-
 @device
 def is_in_order(keys, first, last):
     """Return whether no key of keys[first:last] exceeds the one before it."""
-    for i in range(first + 1, last):
+    for i in range(first + 1, last):  # noqa: SIM110 (Numba has no all)
         if keys[i] > keys[i - 1]:
             return False
     return True
@@ -110,54 +97,6 @@ def make_words(keys, first, last, windows, words):
     """Write the words of keys[first:last] to the same places of `words`."""
     for i in range(first, last):
         words[i] = window_of(keys, i, windows) << np.uint64(32) | np.uint64(i)
-
-
-@inlined
-def count_digits(words, first, last, low, digits, counts):
-    """Count each of `digits` digits from bit `low` on in words[first:last]. digits: a constant, so LLVM unrolls."""
-    for cell in range(digits * DIGITS):
-        counts[cell] = 0
-    for i in range(first, last):
-        for digit in range(digits):
-            counts[np.uintp(digit * DIGITS) + digit_of(words[i], low + 8 * digit)] += 1
-
-
-@device
-def places_of(counts, first):
-    """Let the counts of a digit become the places of the first word with each digit; `first`: that of the greatest."""
-    total = np.int64(first)
-    for cell in range(DIGITS - 1, -1, -1):
-        count = counts[cell]
-        counts[cell] = total
-        total += count
-
-
-@device
-def move(source, target, first, last, shift, places):
-    """Write source[first:last] to target, each word to the next place of its digit."""
-    for i in range(first, last):
-        word = source[i]
-        digit = digit_of(word, shift)
-        place = places[digit]
-        places[digit] = place + 1
-        target[np.uintp(place)] = word
-
-
-@inlined
-def sort_words(words, here, there, n, low, digits, counts):
-    """Sort words[here : here + n] by `digits` digits from bit `low` on; return where the result starts: here or there.
-
-    words[there : there + n] is workspace.
-    """
-    count_digits(words, here, here + n, low, digits, counts)
-    for digit in range(digits):
-        shift, of_digit = low + 8 * digit, counts[digit * DIGITS : (digit + 1) * DIGITS]
-        if of_digit[digit_of(words[here], shift)] == n:
-            continue  # all words have the same
-        places_of(of_digit, there)
-        move(words, words, here, here + n, shift, of_digit)
-        here, there = there, here
-    return here
 
 
 @device
