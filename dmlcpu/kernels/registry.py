@@ -22,6 +22,8 @@ FOLDERS = {
     "quantize_linear": "quantize_linear",
     "dequantize_linear": "quantize_linear",
     "dynamic_quantize_linear": "quantize_linear",
+    "argmax": "arg_reduce",
+    "argmin": "arg_reduce",
     "search": "search",
     "measure": "measure",
 }

@@ -9,6 +9,10 @@ from dmlcpu.common.data_types import BYTE_TYPES, NUMBERS
 from dmlcpu.directml.operator_type import OperatorType
 
 if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which cannot read the table
+    from dmlcpu.operators.argmax.descriptor import ArgmaxOperatorDesc
+    from dmlcpu.operators.argmax.function import argmax
+    from dmlcpu.operators.argmin.descriptor import ArgminOperatorDesc
+    from dmlcpu.operators.argmin.function import argmin
     from dmlcpu.operators.dequantize_linear.descriptor import (
         DequantizeOperatorDesc,
         ElementWiseDequantizeLinearOperatorDesc,
@@ -34,6 +38,8 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
     from dmlcpu.operators.top_k.function import TopK, top_k
 
     __all__ = [
+        "ArgmaxOperatorDesc",
+        "ArgminOperatorDesc",
         "DequantizeOperatorDesc",
         "DynamicQuantizeLinearOperatorDesc",
         "DynamicQuantized",
@@ -48,6 +54,8 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
         "TopK",
         "TopK1OperatorDesc",
         "TopKOperatorDesc",
+        "argmax",
+        "argmin",
         "dequantize_linear",
         "dynamic_quantize_linear",
         "matmul_integer",
@@ -227,5 +235,7 @@ OPERATORS = {
             ("y", "scale", "zero_point"),
             result="DynamicQuantized",
         ),
+        Operator("argmax", {OperatorType.ARGMAX: "ArgmaxOperatorDesc"}, NUMBERS, family="reductions"),
+        Operator("argmin", {OperatorType.ARGMIN: "ArgminOperatorDesc"}, NUMBERS, family="reductions"),
     )
 }
