@@ -16,7 +16,7 @@ from dmlcpu.common.forms import AnyForm, Form, Shape, fitting
 from dmlcpu.common.prepared import ByFunction, Prepared, nothing
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.arg_reduce.columns import CELLS as COLUMN_CELLS, LINES
-from dmlcpu.kernels.arg_reduce.scan import CELLS as SCAN_CELLS
+from dmlcpu.kernels.arg_reduce.scan import CELLS as SCAN_CELLS, FEW
 from dmlcpu.kernels.arg_reduce.work import WORK
 from dmlcpu.kernels.top_k.keys import KINDS, KeyMap, make_key_map
 from dmlcpu.kernels.walk import merge, walk_of
@@ -125,7 +125,7 @@ def _plan(call: Call, layout: Layout, budget: Budget) -> Plan:
     name = budget.kernel or ("columns" if layout.columns >= _COLUMNS else "scan")
     row = registry.find(call.operator, "find", name)
     is_scan = row.name == "scan"
-    a_block = LINES * max(CACHE_LINE // width, 16)
+    a_block = LINES * _lanes(width)
     blocks = rows if is_scan else rows // layout.columns * -(-layout.columns // a_block)
     most = max(1, call.size // _PIECE)
     parts = budget.parts(work=_nanoseconds(call, layout, is_scan), most=blocks * most)
@@ -179,11 +179,20 @@ def _key_map(call: Call) -> KeyMap:
 
 def _nanoseconds(call: Call, layout: Layout, is_scan: bool) -> int:
     """Return what a call takes on one thread, within a factor of 2 (Zen 4)."""
-    width, rows = call.x.dtype.itemsize, math.prod(layout.sizes)
-    if is_scan:
-        each = 50 + (call.size * width // 20 if layout.step == 1 else call.size * 2)
-        return rows * (each + 20 * (call.size // layout.n))
-    return rows * (10 + call.size * width // 20)
+    width, rows, n = call.x.dtype.itemsize, math.prod(layout.sizes), layout.n
+    if not is_scan:
+        blocks = -(-rows // min(layout.columns, LINES * _lanes(width)))
+        return int(blocks * call.size * 12 + rows * (2 + call.size * width / 10))
+    runs = call.size // n * rows
+    if layout.step != 1:
+        return runs * (25 + 2 * n)
+    in_lines = n - n % _lanes(width) if n > FEW else 0
+    return int(runs * (25 + in_lines * width / 12 + (n - in_lines) * 1.6))
+
+
+def _lanes(width: int) -> int:
+    """Return the elements of a line, see `line_of`."""
+    return max(CACHE_LINE // width, 16)
 
 
 def _refer(call: Call, x: Array, y: Array) -> None:

@@ -8,17 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.arg_reduce.work import WORK, settle
+from dmlcpu.kernels.arg_reduce.work import WORK, keep, place_in, write_place
 from dmlcpu.kernels.top_k.column_blocks import block_at, block_count
 from dmlcpu.kernels.top_k.keys import key_map_of, key_of
 from dmlcpu.kernels.walk import offset, share
-from dmlcpu.runtime.intrinsics import as_words, line_of
+from dmlcpu.runtime.intrinsics import as_words, line_of, prefetch
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import CELL, record_at
 
 ROWS = 256  # of a tile: their numbers fit 8 bits
-LINES = 32  # of a block: its columns
+LINES = 128  # of a block: its columns
+PREFETCH = 8  # rows ahead
 LANES = 64  # at most, of a line
 CELLS = LINES * LANES * (CELL + 3) // CELL  # of a share's workspace: wider elements have fewer lanes
 
@@ -44,9 +45,19 @@ def columns(part, parts, x, y, works, scratch):
         begin, end = share(item % pieces, pieces, work.size)
         start = work.x.start + offset(work.walk, work.x.strides, row)
         find(x, start, width, begin, end, work, key_map, space)
-        for column in range(width):
-            key, place = space.best[column], space.places[column]
-            settle(y, row + column, item % pieces, key, place, work, scratch)
+        if pieces == 1:
+            write_line(y, row, width, space.places, work)
+        else:
+            for column in range(width):
+                keep(row + column, item % pieces, space.best[column], space.places[column], work, scratch)
+
+
+@device
+def write_line(y, row, width, places, work):
+    """Write the places of the winners of `width` sets from `row` on."""
+    low, side = place_in(row, work), work.y.strides[work.walk.dims - 1]
+    for column in range(width):
+        write_place(y, low + column * side, places[column], work.index_words == 2)
 
 
 @device
@@ -79,8 +90,11 @@ def find(x, start, width, begin, end, work, key_map, space):
 def greatest(x, start, step, count, width, takes_last, key_map, keys, rows):
     """Write the greatest key of each column of a tile, and the number of its first row or, if asked for, its last."""
     word = x.dtype.type
+    ahead = -PREFETCH if takes_last else PREFETCH
     for turn in range(count):
         i = count - 1 - turn if takes_last else turn
+        for column in range(0, width, line_of(x)):
+            prefetch(x, start + (i + ahead) * step + column)
         line, row = x[start + i * step :][:width], word(i)
         for column in range(width):
             key, before, at = key_of(line[column], key_map), keys[column], rows[column]

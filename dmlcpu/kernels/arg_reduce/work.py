@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlcpu.kernels.top_k.keys import KEY_MAP
 from dmlcpu.kernels.walk import STRIDES, WALK, offset
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record, record_at
 
@@ -39,23 +39,25 @@ WORK = record(
 
 
 @device
-def settle(y, row, piece, key, place, work, scratch):
-    """Write the place of the winner of set `row`, or keep the winner of a piece of it."""
-    if work.pieces > 1:
-        cell = 2 * (row * work.pieces + piece)
-        scratch[cell] = np.int64(key)
-        scratch[cell + 1] = place
-    else:
-        write_place(y, row, place, work)
+def keep(row, piece, key, place, work, scratch):
+    """Keep the winner of a piece of set `row`."""
+    cell = 2 * (row * work.pieces + piece)
+    scratch[cell] = np.int64(key)
+    scratch[cell + 1] = place
 
 
-@device
-def write_place(y, row, place, work):
-    """Write the place of the winner of set `row`."""
-    low = np.uintp(work.y.start + offset(work.walk, work.y.strides, row))
-    y[low] = place & 0xFFFFFFFF
-    if work.index_words == 2:
-        y[low + np.uintp(1)] = place >> 32
+@inlined
+def place_in(row, work):
+    """Return where in y the place of set `row` begins."""
+    return work.y.start + offset(work.walk, work.y.strides, row)
+
+
+@inlined
+def write_place(y, low, place, is_wide):
+    """Write a place to one or two words of y from `low` on."""
+    y[np.uintp(low)] = place & 0xFFFFFFFF
+    if is_wide:
+        y[np.uintp(low) + np.uintp(1)] = place >> 32
 
 
 @kernel
@@ -69,4 +71,4 @@ def merge(part, parts, y, works, scratch):
             key, greatest = np.uint64(scratch[cell]), np.uint64(scratch[best])
             if key > greatest or (work.takes_last and key == greatest):
                 best = cell
-        write_place(y, row, scratch[best + 1], work)
+        write_place(y, place_in(row, work), scratch[best + 1], work.index_words == 2)
