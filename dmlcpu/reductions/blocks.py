@@ -47,17 +47,16 @@ def run(
     source, call = _checked(function, arguments)
     tile = cut_within(call.operator, memory, _tiles(call), partial(_needs, call))
     options = {"axis": call.axes or None, "select_last": call.select_last, "keepdims": True}
-    winners: Any = None
+    best: Any = None  # elements and places of the sets that are read, as far as they are
     for region, block in read_blocks(source, _regions(call, tile), stopping):
         first, size = _place(call, region), math.prod([extent(region)[d] for d in call.axes])
         places = function(block, **options)
         if size < call.size:
             found = _elements(call, np.asarray(block), places), places + first
-            winners = found if first == 0 else _better(function, call, winners, found)
-            places = winners[1]
+            best = found if first == 0 else _better(function, call, best, found)
+            places = best[1]
         if first + size == call.size:
-            where = region if call.keepdims else tuple([region[d] for d in call.kept])
-            where = tuple([slice(0, 1) if d in call.axes else each for d, each in enumerate(where)]) if call.keepdims else where
+            where = _where(call, region)
             sinks["y"].write(where, places.reshape(extent(where)).astype(call.dtype, copy=False))
 
 
@@ -90,6 +89,13 @@ def _regions(call: Call, tile: Shape) -> Iterator[Region]:
     for some, others in itertools.product(kept, axes):
         each = dict(zip((*call.kept, *call.axes), (*some, *others), strict=True))
         yield tuple([each[d] for d in range(len(each))])
+
+
+def _where(call: Call, region: Region) -> Region:
+    """Return the region of the places of a region's sets."""
+    if call.keepdims:
+        return tuple([slice(0, 1) if d in call.axes else each for d, each in enumerate(region)])
+    return tuple([region[d] for d in call.kept])
 
 
 def _place(call: Call, region: Region) -> int:

@@ -187,7 +187,7 @@ def _nanoseconds(call: Call, layout: Layout, is_scan: bool) -> int:
     if layout.step != 1:
         return runs * (25 + 2 * n)
     in_lines = n - n % _lanes(width) if n > FEW else 0
-    return int(runs * (25 + in_lines * width / 12 + (n - in_lines) * 1.6))
+    return int(runs * ((25 if n > FEW else 10) + in_lines * width / 12 + (n - in_lines) * 1.6))
 
 
 def _lanes(width: int) -> int:
