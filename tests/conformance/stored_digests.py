@@ -163,6 +163,25 @@ def dynamic_quantize_linear(dtype: np.dtype) -> Results:
         yield dmlcpu.dynamic_quantize_linear(finite(22, (9, 300), dtype), out_dtype=out)
 
 
+def argmax(dtype: np.dtype) -> Results:
+    return places(dmlcpu.argmax, dtype)
+
+
+def argmin(dtype: np.dtype) -> Results:
+    return places(dmlcpu.argmin, dtype)
+
+
+def places(function: Callable[..., np.ndarray], dtype: np.dtype) -> Results:
+    """Few different elements, some of them NaN, so that ties decide."""
+    x = anything(27, (9, 40, 30), dtype)
+    x[x > x[0, 0, 0]] = x[0, 0, 1]
+    if dtype in FLOATS:
+        x.ravel()[::53] = np.nan
+    for axis, select_last in product((None, 0, 1, 2, (0, 2)), (False, True)):
+        yield function(x, axis=axis, select_last=select_last)
+        yield function(x.T, axis=axis, select_last=select_last, keepdims=True, index_dtype=np.uint32)
+
+
 def search(dtype: np.dtype) -> Results:
     vectors, queries = finite(23, (500, 48), dtype), finite(24, (6, 48), dtype)
     for metric in ("ip", "l2", "cosine"):
@@ -191,6 +210,8 @@ CALLS: dict[str, Callable[[np.dtype], Results]] = {
         quantize_linear,
         dequantize_linear,
         dynamic_quantize_linear,
+        argmax,
+        argmin,
         search,
         float_search,
     )

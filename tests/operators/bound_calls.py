@@ -51,6 +51,14 @@ def dynamic_quantize_linear():
     return [np.array([0, 2, -3, -2.5, 1.34, 0.5], np.float32)], {}
 
 
+def argmax():
+    return [np.array([[3, 1, 2, 9, 7], [4, 4, 0, 1, 2]], np.float32)], {"axis": 1}
+
+
+def argmin():
+    return [np.array([[3, 1, 2, 9, 7], [4, 4, 0, 1, 2]], np.float32)], {"select_last": True}
+
+
 FUNCTIONS = (
     top_k,
     scatter_nd,
@@ -61,6 +69,8 @@ FUNCTIONS = (
     quantize_linear,
     dequantize_linear,
     dynamic_quantize_linear,
+    argmax,
+    argmin,
 )
 CALLS = {call.__name__: call for call in FUNCTIONS}
 LAYOUTS = {
