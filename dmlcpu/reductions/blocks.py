@@ -64,7 +64,7 @@ def _checked(function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[S
     """Return x and what is computed."""
     operator, given = function.__name__, bind(function, arguments)
     source, given["x"] = as_source(operator, "x", given["x"])
-    (_, x, _, *options), _ = request(operator, *given.values(), None)
+    (_, x, _, *options), _ = request(operator, **given, out=None)
     return source, check(operator, Form(*x), *options)
 
 
@@ -111,7 +111,8 @@ def _elements(call: Call, block: Array, places: Array) -> Array:
     indices: list[Any] = list(np.ogrid[tuple(map(slice, places.shape))])
     for d, own in zip(call.axes, np.unravel_index(places, [block.shape[d] for d in call.axes]), strict=True):
         indices[d] = own
-    return block[tuple(indices)]
+    found: Array = block[tuple(indices)]
+    return found
 
 
 def _better(

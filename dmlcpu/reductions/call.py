@@ -7,9 +7,7 @@ from dmlcpu.common.forms import formed, strides_of
 from dmlcpu.common.prepared import Prepared, Request
 
 
-def request(
-    operator: str, x: Any, axis: Any, select_last: Any, keepdims: Any, index_dtype: Any, out: Any
-) -> Request:
+def request(operator: str, x: Any, axis: Any, select_last: Any, keepdims: Any, index_dtype: Any, out: Any) -> Request:
     """Return the key of a prepared call, but for the budget, and the array that it reads."""
     x, form = formed(operator, "x", x)
     if isinstance(axis, tuple | list):  # within a tuple of a key, True would be 1

@@ -198,6 +198,4 @@ def _lanes(width: int) -> int:
 def _refer(call: Call, x: Array, y: Array) -> None:
     """Run by the reference."""
     function = getattr(reference, call.operator)
-    function(
-        x, axis=call.axes, select_last=call.select_last, keepdims=call.keepdims, index_dtype=call.dtype, out=y
-    )
+    function(x, axis=call.axes, select_last=call.select_last, keepdims=call.keepdims, index_dtype=call.dtype, out=y)

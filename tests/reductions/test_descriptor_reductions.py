@@ -64,7 +64,9 @@ def test_a_desc_that_contradicts_itself_is_refused(operator_type, change, messag
 
 def test_an_output_type_has_to_hold_the_last_index():
     large = {"sizes": (2, 2**30 + 1), "axes": (0, 1), "values": "UINT8"}
-    with pytest.raises(InvalidDescriptorError, match=r"OutputTensor\.DataType is INT32; allowed: a type that holds 2147"):
+    with pytest.raises(
+        InvalidDescriptorError, match=r"OutputTensor\.DataType is INT32; allowed: a type that holds 2147"
+    ):
         desc(**large, indices="INT32")
     assert desc(**large, indices="UINT32").axes == (0, 1)
 

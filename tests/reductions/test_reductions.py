@@ -70,13 +70,25 @@ def test_winners_on_both_sides_of_every_edge(kernel, parts, select_last, dtype):
     tile = lines.LINES * lanes if kernel == "scan" else columns.ROWS
     for n in (31, 32, 33, lanes - 1, lanes, 2 * lanes + 1, tile - 1, tile, tile + 1, 2 * tile + 3):
         x = np.zeros((n, 9), dtype)
-        places = ([0], [n - 1], [n // 2, n - 1], [], [min(n, tile) - 1], [tile % n], [lanes % n, 0], [0, n - 1], [n - 2])
+        places = (
+            [0],
+            [n - 1],
+            [n // 2, n - 1],
+            [],
+            [min(n, tile) - 1],
+            [tile % n],
+            [lanes % n, 0],
+            [0, n - 1],
+            [n - 2],
+        )
         for column, ones in enumerate(places):
             x[ones, column] = 1
         for sets in (x, np.ascontiguousarray(x.T).T):  # side by side, and each in one piece
             with use_budget(parts, grain=1, kernel=kernel):
                 found = dmlcpu.argmax(sets, axis=0, select_last=select_last)
-            assert found.tolist() == [ones[-1 if select_last else 0] if ones else (n - 1) * select_last for ones in map(sorted, places)]
+            assert found.tolist() == [
+                ones[-1 if select_last else 0] if ones else (n - 1) * select_last for ones in map(sorted, places)
+            ]
 
 
 @each_operator
@@ -184,7 +196,9 @@ def test_size_one_axes(shape):
 def test_sets_side_by_side_are_read_as_rows_whatever_the_order_of_dimensions():
     """In Fortran's order the first dimension has step 1."""
     for x, axis in ((np.ones((50, 40)), 0), (np.ones((50, 40), order="F"), 1), (np.ones((9, 50, 40), order="F"), 2)):
-        prepared = plan.prepare("argmax", (x.shape, x.dtype, x.strides), None, axis, False, False, np.int64, plan.Budget(1))
+        prepared = plan.prepare(
+            "argmax", (x.shape, x.dtype, x.strides), None, axis, False, False, np.int64, plan.Budget(1)
+        )
         assert prepared.kernel == "columns"
 
 
@@ -193,7 +207,9 @@ def test_calls_in_blocks_merge_by_element_and_then_by_place(operator):
     rng = np.random.default_rng(4)
     for dtype in (np.float32, np.uint8):
         x = values(rng, (3, 5, 7), np.dtype(dtype))
-        for axis, keepdims, select_last in itertools.product((None, 0, 1, 2, (0, 2), (1, 2)), (False, True), (False, True)):
+        for axis, keepdims, select_last in itertools.product(
+            (None, 0, 1, 2, (0, 2), (1, 2)), (False, True), (False, True)
+        ):
             given_ = {"x": x, "axis": axis, "keepdims": keepdims, "select_last": select_last}
             least = OPERATORS[operator].blocks.estimate(**given_).least()
             for memory in (least, least + 300):

@@ -1,8 +1,8 @@
 """The work record of argmax and argmin, and what becomes of the winner of a set or of a piece of one.
 
 The elements of a set are numbered in the order of the tensor. They lie in runs, each of `n` elements with even steps:
-one run if the reduced dimensions merge to one. A long set may be cut into pieces, ranges of its numbers; then each piece
-leaves its winner in the workspace, as a key and a place, and `merge` chooses among them.
+one run if the reduced dimensions merge to one. A long set may be cut into pieces, ranges of its numbers; then each
+piece leaves its winner in the workspace, as a key and a place, and `merge` chooses among them.
 """
 
 import numpy as np

@@ -24,7 +24,8 @@ def argmax(
 ) -> "Array":
     """Find the place of the greatest element of each set: of all, or of those along some axes.
 
-    Of equal elements the first wins, or the last. NaN is greater than +inf, and all NaNs are equal; so are -0.0 and +0.0.
+    Of equal elements the first wins, or the last. NaN is greater than +inf, and all NaNs are equal; so are -0.0 and
+    +0.0.
 
     Parameters
     ----------
@@ -60,8 +61,8 @@ def argmax(
 
     Notes
     -----
-    The semantics are those of DirectML's ``DML_ARGMAX_OPERATOR_DESC`` and, along one axis, of ONNX ArgMax 13. Both leave
-    NaN open.
+    The semantics are those of DirectML's ``DML_ARGMAX_OPERATOR_DESC`` and, along one axis, of ONNX ArgMax 13. Both
+    leave NaN open.
 
     Examples
     --------

@@ -24,7 +24,8 @@ def argmin(
 ) -> "Array":
     """Find the place of the smallest element of each set: of all, or of those along some axes.
 
-    Of equal elements the first wins, or the last. NaN wins against every number, as in `argmax`, and all NaNs are equal; so are -0.0 and +0.0.
+    Of equal elements the first wins, or the last. NaN wins against every number, as in `argmax`. All NaNs are equal, and
+    so are -0.0 and +0.0.
 
     Parameters
     ----------
@@ -60,8 +61,8 @@ def argmin(
 
     Notes
     -----
-    The semantics are those of DirectML's ``DML_ARGMIN_OPERATOR_DESC`` and, along one axis, of ONNX ArgMin 13. Both leave
-    NaN open.
+    The semantics are those of DirectML's ``DML_ARGMIN_OPERATOR_DESC`` and, along one axis, of ONNX ArgMin 13. Both
+    leave NaN open.
 
     Examples
     --------
