@@ -66,7 +66,7 @@ class Plan(Prepared):
     row: registry.Row
     call: Callable[..., Any]  # the kernel, for the parts that the work is cut into
     merge: Callable[..., Any] | None  # chooses among the winners of pieces
-    work: Array  # what the kernels are told
+    work: Array  # what the kernels are given
     word: np.dtype[Any]  # what they see elements as
 
     def run(self, x: Array, y: Array) -> None:

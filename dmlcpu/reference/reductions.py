@@ -59,7 +59,7 @@ def _places(
     index_dtype: DTypeLike,
     out: Array | None,
 ) -> Array:
-    """Make the reduced dimensions one, in their order, behind the others; then find the places along it."""
+    """Make the reduced dimensions one, in their order, after the others; then find the places along it."""
     given = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     axes = sorted(each % x.ndim for each in given)
     kept = [d for d in range(x.ndim) if d not in axes]

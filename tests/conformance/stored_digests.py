@@ -172,7 +172,7 @@ def argmin(dtype: np.dtype) -> Results:
 
 
 def places(function: Callable[..., np.ndarray], dtype: np.dtype) -> Results:
-    """Of any bits, each several times along each axis, so that ties decide."""
+    """Any bits, each several times along each axis, so that ties decide."""
     x = np.tile(anything(27, (3, 20, 15), dtype), (3, 2, 2))
     for axis, select_last in product((None, 0, 1, 2, (0, 2)), (False, True)):
         yield function(x, axis=axis, select_last=select_last)

@@ -24,7 +24,7 @@ def argmax(
 ) -> "Array":
     """Find the place of the greatest element of each set: of all, or of those along some axes.
 
-    Of equal elements the first wins, or the last. NaN is greater than +inf, and all NaNs are equal; so are -0.0 and
+    The first of equal elements wins, or the last. NaN is greater than +inf, and all NaNs are equal; so are -0.0 and
     +0.0.
 
     Parameters

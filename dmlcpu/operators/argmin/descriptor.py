@@ -22,7 +22,7 @@ class ArgminOperatorDesc(ArgDesc):
     axes : tuple of int
         One axis or more, none twice; DirectML's AxisCount is their number. Their order does not matter.
     axis_direction : AxisDirection
-        Of equal elements INCREASING takes the first, DECREASING the last.
+        INCREASING takes the first of equal elements, DECREASING the last.
 
     Raises
     ------

@@ -24,7 +24,7 @@ def argmin(
 ) -> "Array":
     """Find the place of the smallest element of each set: of all, or of those along some axes.
 
-    Of equal elements the first wins, or the last. NaN wins against every number, as in `argmax`. All NaNs are equal,
+    The first of equal elements wins, or the last. NaN wins against every number, as in `argmax`. All NaNs are equal,
     and so are -0.0 and +0.0.
 
     Parameters
