@@ -12,15 +12,15 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("git") is None, reason="git applies the diff")
-def test_argmax_of_the_page_passes_the_tests_of_operators(tmp_path):
+def test_cumulative_sum_of_the_page_passes_the_tests_of_operators(tmp_path):
     for folder in ("dmlcpu", "docs", "tests"):
         ignored = shutil.ignore_patterns("__pycache__", "_build")
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
     for file in ("CHANGELOG.md", "pyproject.toml", "setup.cfg"):
         shutil.copy(ROOT / file, tmp_path)
-    subprocess.run(["git", "apply", "docs/argmax.diff"], cwd=tmp_path, check=True)
-    tests = ["tests/operators/argmax", "tests/operators/test_table.py", "tests/operators/test_blocks.py"]
-    chosen = ["-k", "argmax or ARGMAX or type_checkers or in_one_row"]
+    subprocess.run(["git", "apply", "docs/cumulative_sum.diff"], cwd=tmp_path, check=True)
+    tests = ["tests/operators/cumulative_sum", "tests/operators/test_table.py", "tests/operators/test_blocks.py"]
+    chosen = ["-k", "cumulative or CUMULATIVE or type_checkers or in_one_row"]
     found = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests, *chosen],
         cwd=tmp_path,

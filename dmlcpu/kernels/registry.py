@@ -25,6 +25,8 @@ FOLDERS = {
     "sort": "sort",
     "argsort": "sort",
     "sort_with_indices": "sort",
+    "argmax": "arg_reduce",
+    "argmin": "arg_reduce",
     "search": "search",
     "measure": "measure",
 }

@@ -9,6 +9,10 @@ from dmlcpu.common.data_types import BYTE_TYPES, NUMBERS
 from dmlcpu.directml.operator_type import OperatorType
 
 if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which cannot read the table
+    from dmlcpu.operators.argmax.descriptor import ArgmaxOperatorDesc
+    from dmlcpu.operators.argmax.function import argmax
+    from dmlcpu.operators.argmin.descriptor import ArgminOperatorDesc
+    from dmlcpu.operators.argmin.function import argmin
     from dmlcpu.operators.argsort.function import argsort
     from dmlcpu.operators.dequantize_linear.descriptor import (
         DequantizeOperatorDesc,
@@ -37,6 +41,8 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
     from dmlcpu.operators.top_k.function import TopK, top_k
 
     __all__ = [
+        "ArgmaxOperatorDesc",
+        "ArgminOperatorDesc",
         "DequantizeOperatorDesc",
         "DynamicQuantizeLinearOperatorDesc",
         "DynamicQuantized",
@@ -52,6 +58,8 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
         "TopK",
         "TopK1OperatorDesc",
         "TopKOperatorDesc",
+        "argmax",
+        "argmin",
         "argsort",
         "dequantize_linear",
         "dynamic_quantize_linear",
@@ -237,5 +245,7 @@ OPERATORS = {
         Operator("sort", {}, NUMBERS, family="sorting"),
         Operator("argsort", {}, NUMBERS, ("indices",), family="sorting"),
         Operator("sort_with_indices", {}, NUMBERS, ("values", "indices"), result="Sorted", family="sorting"),
+        Operator("argmax", {OperatorType.ARGMAX: "ArgmaxOperatorDesc"}, NUMBERS, family="reductions"),
+        Operator("argmin", {OperatorType.ARGMIN: "ArgminOperatorDesc"}, NUMBERS, family="reductions"),
     )
 }

@@ -12,6 +12,7 @@ from dmlcpu.reference.products import (
     quantized_matmul,
 )
 from dmlcpu.reference.quantizers import DynamicQuantized, dequantize_linear, dynamic_quantize_linear, quantize_linear
+from dmlcpu.reference.reductions import argmax, argmin
 from dmlcpu.reference.scatters import scatter_nd
 from dmlcpu.reference.searches import exact_knn, knn
 from dmlcpu.reference.sorts import Sorted, TopK, argsort, sort, sort_with_indices, top_k
@@ -21,6 +22,8 @@ __all__ = [
     "MatmulTopK",
     "Sorted",
     "TopK",
+    "argmax",
+    "argmin",
     "argsort",
     "dequantize_linear",
     "dynamic_quantize_linear",

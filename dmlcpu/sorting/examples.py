@@ -9,7 +9,7 @@ from dmlcpu.kernels.sort.work import LANES, SHORT
 
 
 def calls(dtype: str) -> Iterator[tuple[dict[str, object], str | None]]:
-    """Yield the arguments of a plain call, and of one for each kernel, with the kernel if the plan does not choose it."""
+    """Yield the arguments of a plain call, and of one for each kernel; the kernel, if the plan does not choose it."""
     yield {"x": numbers(dtype, (2, 40))}, None
     yield {"x": numbers(dtype, (LANES, 20))}, None
     yield {"x": numbers(dtype, (SHORT + 20, 5)), "axis": 0}, None

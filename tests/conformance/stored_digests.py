@@ -163,6 +163,22 @@ def dynamic_quantize_linear(dtype: np.dtype) -> Results:
         yield dmlcpu.dynamic_quantize_linear(finite(22, (9, 300), dtype), out_dtype=out)
 
 
+def argmax(dtype: np.dtype) -> Results:
+    return places(dmlcpu.argmax, dtype)
+
+
+def argmin(dtype: np.dtype) -> Results:
+    return places(dmlcpu.argmin, dtype)
+
+
+def places(function: Callable[..., np.ndarray], dtype: np.dtype) -> Results:
+    """Any bits, each several times along each axis, so that ties decide."""
+    x = np.tile(anything(27, (3, 20, 15), dtype), (3, 2, 2))
+    for axis, select_last in product((None, 0, 1, 2, (0, 2)), (False, True)):
+        yield function(x, axis=axis, select_last=select_last)
+        yield function(x.T, axis=axis, select_last=select_last, keepdims=True, index_dtype=np.uint32)
+
+
 def search(dtype: np.dtype) -> Results:
     vectors, queries = finite(23, (500, 48), dtype), finite(24, (6, 48), dtype)
     for metric in ("ip", "l2", "cosine"):
@@ -213,6 +229,8 @@ CALLS: dict[str, Callable[[np.dtype], Results]] = {
         sort,
         argsort,
         sort_with_indices,
+        argmax,
+        argmin,
         search,
         float_search,
     )

@@ -37,6 +37,8 @@ def test_the_numbers_are_directmls():
         "TOP_K1": 112,
         "MATRIX_MULTIPLY_INTEGER": 117,
         "QUANTIZED_LINEAR_MATRIX_MULTIPLY": 118,
+        "ARGMIN": 137,
+        "ARGMAX": 138,
         "DYNAMIC_QUANTIZE_LINEAR": 148,
         "MATRIX_MULTIPLY_INTEGER_TO_FLOAT": 170,
         "QUANTIZE": 173,

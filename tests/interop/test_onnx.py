@@ -17,6 +17,8 @@ from dmlcpu.interop.onnx import ops  # noqa: E402
 # How many tests begin with each name, at least.
 COUNTS = {
     "top_k": 7,
+    "argmax": 16,
+    "argmin": 16,
     "scatternd": 7,
     "qlinearmatmul": 8,
     "scatter_elements": 7,
@@ -29,6 +31,8 @@ COUNTS = {
 LEFT_TO_ONNX = ("e4m3fn", "e5m2", "float4e2m1", "int2")
 FUNCTIONS = (
     "top_k",
+    "argmax",
+    "argmin",
     "scatter_nd",
     "quantized_matmul",
     "matmul_integer",
@@ -119,6 +123,19 @@ def test_topk_in_every_later_version(taken):
         values, _ = evaluate("TopK", [x, np.array([2])], outputs=2, opset=opset, **more)
         assert sorted(values.tolist()) == ([2, 3] if opset == 10 else [1, 1])
     assert taken == ["top_k"] * 3
+
+
+def test_argmax_and_argmin_in_every_version(taken):
+    x = np.array([[3, np.nan, 3], [1, 4, 4]], np.float16)
+    for opset in (7, 11, 12, 13):
+        for op, expected in (("ArgMax", [1, 1]), ("ArgMin", [1, 0])):
+            (found,) = evaluate(op, [x], opset=opset, axis=1, keepdims=0)
+            assert (found.tolist(), found.dtype) == (expected, np.int64)
+    (found,) = evaluate("ArgMax", [x], opset=12, axis=-1, select_last_index=1)
+    assert found.tolist() == [[1], [2]]
+    (found,) = evaluate("ArgMin", [x])
+    assert found.tolist() == [[1, 0, 0]]
+    assert taken == ["argmax", "argmin"] * 5
 
 
 def test_scatter_elements_along_an_axis_with_fewer_indices(taken):

@@ -63,6 +63,14 @@ def sort_with_indices():
     return [np.array([[3, 1, 2], [9, 7, 8]], np.float32)], {"axis": 0}
 
 
+def argmax():
+    return [np.array([[3, 1, 2, 9, 7], [4, 4, 0, 1, 2]], np.float32)], {"axis": 1}
+
+
+def argmin():
+    return [np.array([[3, 1, 2, 9, 7], [4, 4, 0, 1, 2]], np.float32)], {"select_last": True}
+
+
 FUNCTIONS = (
     top_k,
     scatter_nd,
@@ -76,6 +84,8 @@ FUNCTIONS = (
     sort,
     argsort,
     sort_with_indices,
+    argmax,
+    argmin,
 )
 CALLS = {call.__name__: call for call in FUNCTIONS}
 LAYOUTS = {

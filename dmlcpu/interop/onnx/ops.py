@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_argmax import ArgMax_12 as _ReferenceArgMax
+from onnx.reference.ops.op_argmin import ArgMin_12 as _ReferenceArgMin
 from onnx.reference.ops.op_dequantize_linear import DequantizeLinear_25 as _ReferenceDequantizeLinear
 from onnx.reference.ops.op_dynamic_quantize_linear import DynamicQuantizeLinear as _ReferenceDynamicQuantizeLinear
 from onnx.reference.ops.op_matmul_integer import MatMulInteger as _ReferenceMatMulInteger
@@ -19,6 +21,8 @@ from dmlcpu.common.arguments import Array, as_axis
 from dmlcpu.common.parameters import as_floats, check_scale
 from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.interop.onnx.repairs import REPAIRS
+from dmlcpu.operators.argmax.function import argmax
+from dmlcpu.operators.argmin.function import argmin
 from dmlcpu.operators.dequantize_linear.function import dequantize_linear
 from dmlcpu.operators.dynamic_quantize_linear.function import DynamicQuantized, dynamic_quantize_linear
 from dmlcpu.operators.matmul_integer.function import matmul_integer
@@ -54,6 +58,22 @@ class TopK(_Operator, _ReferenceTopK):  # type: ignore[misc]
     def compute(self, data: Array, k: list[int], axis: int = -1, largest: int = 1, sorted: int = 1) -> TopKResult:
         """Return values and indices."""
         return top_k(data, k[0], axis=axis, largest=bool(largest), sorted=bool(sorted))
+
+
+class ArgMax(_Operator, _ReferenceArgMax):  # type: ignore[misc]
+    """ONNX ArgMax, versions 1 to 13, by `dmlcpu.argmax`."""
+
+    def compute(self, data: Array, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> tuple[Array]:
+        """Return the places of the greatest elements."""
+        return (argmax(data, axis=axis, keepdims=bool(keepdims), select_last=bool(select_last_index)),)
+
+
+class ArgMin(_Operator, _ReferenceArgMin):  # type: ignore[misc]
+    """ONNX ArgMin, versions 1 to 13, by `dmlcpu.argmin`."""
+
+    def compute(self, data: Array, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> tuple[Array]:
+        """Return the places of the smallest elements."""
+        return (argmin(data, axis=axis, keepdims=bool(keepdims), select_last=bool(select_last_index)),)
 
 
 class ScatterND(_Operator, _ReferenceScatterND):  # type: ignore[misc]
@@ -206,6 +226,8 @@ class DynamicQuantizeLinear(_Operator, _ReferenceDynamicQuantizeLinear):  # type
 
 OPS: list[type[OpRun]] = [
     TopK,
+    ArgMax,
+    ArgMin,
     ScatterND,
     ScatterElements,
     QLinearMatMul,

@@ -1,0 +1,1 @@
+"""Kernels of argmax and argmin."""

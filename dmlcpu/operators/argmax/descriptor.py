@@ -1,0 +1,59 @@
+"""DML_ARGMAX: the place of the greatest element of each set."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dmlcpu.directml.base import counted_by
+from dmlcpu.directml.enums import AxisDirection, OperatorType
+from dmlcpu.directml.tensor import TensorDesc
+from dmlcpu.reductions.descriptor import ArgDesc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgmaxOperatorDesc(ArgDesc):
+    """DML_ARGMAX: the place of the greatest element of each set, the elements that differ along some axes only.
+
+    Parameters
+    ----------
+    input_tensor : TensorDesc
+        The elements.
+    output_tensor : TensorDesc
+        The input's sizes, but 1 along each axis; INT64, INT32, UINT64 or UINT32.
+    axes : tuple of int
+        One axis or more, none twice; DirectML's AxisCount is their number. Their order does not matter.
+    axis_direction : AxisDirection
+        INCREASING takes the first of equal elements, DECREASING the last.
+
+    Raises
+    ------
+    InvalidDescriptorError
+        If the fields contradict each other.
+    TypeError
+        If a field is of the wrong Python kind.
+
+    Notes
+    -----
+    The fields are those of DirectML's ``DML_ARGMAX_OPERATOR_DESC``. The exact places are those of `dmlcpu.argmax`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dmlcpu import ArgmaxOperatorDesc, AxisDirection, TensorDataType, TensorDesc, compile_operator
+    >>> desc = ArgmaxOperatorDesc(
+    ...     input_tensor=TensorDesc(TensorDataType.FLOAT32, sizes=(2, 3)),
+    ...     output_tensor=TensorDesc(TensorDataType.UINT32, sizes=(2, 1)),
+    ...     axes=(1,),
+    ...     axis_direction=AxisDirection.INCREASING,
+    ... )
+    >>> compile_operator(desc)(input_tensor=np.array([[1, 2, 3], [3, 0, 3]], np.float32))
+    array([[2],
+           [0]], dtype=uint32)
+    """
+
+    OPERATOR_TYPE: ClassVar = OperatorType.ARGMAX
+    KERNELS: ClassVar = "argmax"
+
+    input_tensor: TensorDesc
+    output_tensor: TensorDesc
+    axes: tuple[int, ...] = counted_by("AxisCount")
+    axis_direction: AxisDirection

@@ -1,0 +1,1 @@
+"""What argmax and argmin share."""
