@@ -65,8 +65,8 @@ def enable(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Name]" 
     Parameters
     ----------
     include : iterable of str, optional
-        Names of operators: ``topk``, ``sort``, ``unique``, ``_int_mm``, ``index_add_``, ``index_put_``, ``scatter_add_``,
-        ``scatter_``; by default all. The others are given back to PyTorch.
+        Names of operators: ``topk``, ``sort``, ``unique``, ``_int_mm``, ``index_add_``, ``index_put_``,
+        ``scatter_add_``, ``scatter_``; by default all. The others are given back to PyTorch.
     exclude : iterable of str
         Names to leave out.
 
