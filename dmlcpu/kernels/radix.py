@@ -5,13 +5,13 @@ import numpy as np
 from dmlcpu.runtime.intrinsics import width_of
 from dmlcpu.runtime.jit import device, inlined
 
-DIGITS = 256
+RADIX = 256
 
 
 @inlined
 def digit_of(word, shift):
     """Return a digit of a word."""
-    return np.uintp(np.uint64(word) >> np.uint64(shift)) & np.uintp(DIGITS - 1)
+    return np.uintp(np.uint64(word) >> np.uint64(shift)) & np.uintp(RADIX - 1)
 
 
 @inlined
@@ -23,18 +23,18 @@ def digits_of_window(keys):
 @inlined
 def count_digits(words, first, last, low, digits, counts):
     """Count each of `digits` digits from bit `low` on in words[first:last]. digits: a constant, so LLVM unrolls."""
-    for cell in range(digits * DIGITS):
+    for cell in range(digits * RADIX):
         counts[cell] = 0
     for i in range(first, last):
         for digit in range(digits):
-            counts[np.uintp(digit * DIGITS) + digit_of(words[i], low + 8 * digit)] += 1
+            counts[np.uintp(digit * RADIX) + digit_of(words[i], low + 8 * digit)] += 1
 
 
 @device
 def places_of(counts, first):
     """Let the counts of a digit become the places of the first word with each digit; `first`: that of the greatest."""
     total = np.int64(first)
-    for cell in range(DIGITS - 1, -1, -1):
+    for cell in range(RADIX - 1, -1, -1):
         count = counts[cell]
         counts[cell] = total
         total += count
@@ -59,7 +59,7 @@ def sort_words(words, here, there, n, low, digits, counts):
     """
     count_digits(words, here, here + n, low, digits, counts)
     for digit in range(digits):
-        shift, of_digit = low + 8 * digit, counts[digit * DIGITS : (digit + 1) * DIGITS]
+        shift, of_digit = low + 8 * digit, counts[digit * RADIX : (digit + 1) * RADIX]
         if of_digit[digit_of(words[here], shift)] == n:
             continue  # all words have the same
         places_of(of_digit, there)

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.kernels.radix import DIGITS
+from dmlcpu.kernels.radix import RADIX
 from dmlcpu.kernels.sort.split import (
     ALL,
     COUNT,
     FOUND,
-    FOUND_CELLS,
     LOAD,
     MOVE,
     OWN,
@@ -21,6 +20,8 @@ from dmlcpu.kernels.sort.split import (
     STEP,
     STEP_CELLS,
     WRITE,
+    counts_at,
+    words_at,
 )
 from dmlcpu.kernels.sort.windows import WINDOW
 
@@ -34,14 +35,14 @@ class Steps:
     rows: int
     n: int
     word: np.dtype[Any]  # an element of x
-    only_values: bool
+    sorts_keys: bool  # only values are wanted, and keys have up to 32 bits
 
     def __call__(self, *args: Array) -> None:
         """Sort each sequence. args: those of the kernel; the last is its workspace."""
         scratch = args[-1]
         step = scratch[:STEP_CELLS].view(STEP)[0]
         for row in range(self.rows):
-            step["row"], step["is_ordered"], step["source"], step["digit"] = row, 0, 0, ALL
+            step["row"], step["n"], step["is_ordered"], step["source"], step["digit"] = row, self.n, 0, 0, ALL
             self._do(LOAD, step, args)
             if self._found(scratch)["is_ordered"].all():
                 step["is_ordered"] = 1
@@ -58,19 +59,15 @@ class Steps:
             if step["zeros"] < 64 - WINDOW:
                 self._do(SETTLE, step, args)
             self._do(WRITE, step, args)
-            if self._sorts_keys:
+            if self.sorts_keys:
                 self._do(RESTORE, step, args)
 
     def _do(self, number: int, step: Any, args: tuple[Array, ...]) -> None:
         step["step"] = number
         self.kernel(*args)
 
-    @property
-    def _sorts_keys(self) -> bool:
-        return self.only_values and self.word.itemsize < 8
-
     def _found(self, scratch: Array) -> Array:
-        return scratch[STEP_CELLS : STEP_CELLS + self.parts * FOUND_CELLS].view(FOUND)
+        return scratch[STEP_CELLS : counts_at(self.parts)].view(FOUND)
 
     def _find_windows(self, step: Any, scratch: Array) -> None:
         """Say where the windows of 64-bit keys are; those of others are whole keys."""
@@ -83,12 +80,11 @@ class Steps:
 
     def _digits(self, scratch: Array) -> list[int]:
         """Return the digits that are not the same in all words."""
-        counts_at = STEP_CELLS + self.parts * FOUND_CELLS
-        words_at = counts_at + self.parts * OWN
-        counts = scratch[counts_at:words_at].reshape(self.parts, OWN)
-        if self._sorts_keys:
-            first = int(scratch[words_at + 2 * self.n :].view(self.word)[0])
+        begin = words_at(self.parts)
+        counts = scratch[counts_at(self.parts) : begin].reshape(self.parts, OWN)
+        if self.sorts_keys:
+            first = int(scratch[begin:].view(self.word)[0])
         else:
-            first = int(scratch[words_at : words_at + 1].view("u8")[0]) >> 32
+            first = int(scratch[begin : begin + 1].view("u8")[0]) >> 32
         digits = range(min(4, self.word.itemsize))
-        return [d for d in digits if counts[:, d * DIGITS + (first >> 8 * d & DIGITS - 1)].sum() != self.n]
+        return [d for d in digits if counts[:, d * RADIX + (first >> 8 * d & RADIX - 1)].sum() != self.n]

@@ -9,6 +9,7 @@ from dmlcpu.kernels.top_k.column_blocks import block_at, block_count
 from dmlcpu.kernels.top_k.keys import key_map_of, load_keys
 from dmlcpu.kernels.top_k.work import start_of
 from dmlcpu.kernels.walk import share
+from dmlcpu.runtime.intrinsics import as_words
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
@@ -22,16 +23,16 @@ def columns(part, parts, x, values, indices, works, scratch):
     work = record_at(works, 0, WORK)
     key_map, n, lanes = key_map_of(x, work.key_map), work.n, work.lanes
     space = space_of(part, x, work, scratch)
+    orders = as_words(space.words, 2 * n, np.uint32)
     first, last = share(part, parts, block_count(work, lanes))
     for number in range(first, last):
         row, width = block_at(work, lanes, number)
         load_columns(x, row, width, work, key_map, space.keys)
         for lane in range(width):
-            orders = space.words[(2 + lane) * n : (3 + lane) * n]
             here = order_of(space.keys[lane * n : (lane + 1) * n], n, space.words, space.counts)
             for i in range(n):
-                orders[i] = space.words[here + i]
-        write_columns(x, row, width, work, space.words[2 * n :], values, indices)
+                orders[lane * n + i] = np.uint32(position_of(space.words[here + i]))
+        write_columns(x, row, width, work, orders, values, indices)
 
 
 @device
@@ -46,13 +47,13 @@ def load_columns(x, row, width, work, key_map, keys):
 
 @inlined
 def write_columns(x, row, width, work, orders, values, indices):
-    """Write a block row by row. orders: of each column."""
+    """Write a block row by row. orders: the positions of each column in order."""
     n, x_start, x_step, column = work.n, start_of(work, work.x, row), work.x.step, work.walk.dims - 1
     if work.has_values:
         start, step, stride = start_of(work, work.values, row), work.values.step, work.values.strides[column]
         for i in range(n):
             for lane in range(width):
-                source = x_start + position_of(orders[lane * n + i]) * x_step + lane
+                source = x_start + np.int64(orders[lane * n + i]) * x_step + lane
                 values[np.uintp(start + i * step + lane * stride)] = x[np.uintp(source)]
     if work.index_words:
         start, step, stride = start_of(work, work.indices, row), work.indices.step, work.indices.strides[column]
@@ -60,6 +61,6 @@ def write_columns(x, row, width, work, orders, values, indices):
         for i in range(n):
             for lane in range(width):
                 low = np.uintp(start + i * step + lane * stride)
-                indices[low] = np.uint32(position_of(orders[lane * n + i]))
+                indices[low] = orders[lane * n + i]
                 if is_wide:
                     indices[low + np.uintp(1)] = 0

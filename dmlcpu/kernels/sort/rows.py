@@ -27,7 +27,7 @@ def rows(part, parts, x, values, indices, works, scratch):
     for row in range(first, last):
         start = start_of(work, work.x, row)
         load_keys(x, start, work.x.step, n, key_map, keys)
-        if work.index_words == 0 and is_long and width_of(x) < 8:
+        if work.words == 0:
             here = sort_words(keys, np.intp(0), np.intp(n), n, 0, width_of(x), counts)
             write_keys(work, row, keys, here, 0, n, key_map, values)
             restore(x, start, work, row, keys, here, key_map, values)

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from dmlcpu.kernels.registry import Row
 from dmlcpu.kernels.sort.work import LANES, SHORT
 
-_FEWEST = 4  # sequences that are worth to be sorted together
+_FEWEST = 4  # sequences that are worth sorting together
+# Elements of a column, at most: 16 take 200 bytes for each of their places, and longer ones leave the caches anyway.
+_LONGEST = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +21,14 @@ class Sorting(Row):
         return int(100 + n * self.element * (1 + width / 4) / 2)
 
     def supports(self, rows: int, n: int, width: int, columns: int) -> bool:
-        """Return whether the kernel can do this, and may be the fastest. columns: see Sequences."""
+        """Return whether the kernel can do this, and is worth it. columns: see Sequences."""
         if self.name == "network":
             return n <= SHORT and rows >= _FEWEST and width >= 4
         return columns >= _FEWEST if self.name == "columns" else True
+
+    def pays(self, n: int, sorts_keys: bool) -> bool:
+        """Return whether the kernel may be the fastest. sorts_keys: only values are wanted, of up to 32 bits."""
+        return self.name != "columns" or (n <= _LONGEST and not sorts_keys)
 
     def lanes(self, columns: int) -> int:
         """Return how many sequences are sorted together."""

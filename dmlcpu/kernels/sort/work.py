@@ -4,13 +4,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.radix import DIGITS
+from dmlcpu.kernels.radix import RADIX
 from dmlcpu.kernels.top_k.keys import KEY_MAP
 from dmlcpu.kernels.top_k.work import SEQUENCES
 from dmlcpu.kernels.walk import WALK
 from dmlcpu.runtime.intrinsics import as_words
-from dmlcpu.runtime.jit import inlined, shared
-from dmlcpu.runtime.records import LINE_CELLS, record
+from dmlcpu.runtime.jit import inlined
+from dmlcpu.runtime.records import CELL, LINE_CELLS, record
 
 WORK = record(
     n=np.int64,  # elements of a sequence
@@ -24,7 +24,8 @@ WORK = record(
     values=SEQUENCES,
     indices=SEQUENCES,
     key_map=KEY_MAP,
-    share_cells=np.int64,  # of workspace
+    words=np.int64,  # of a share's workspace; 0: keys are sorted, as only values are wanted
+    share_cells=np.int64,  # of a share's workspace
 )
 
 
@@ -33,37 +34,34 @@ LANES = 16  # sequences that are sorted together, at most: a cache line of float
 # for 4 lanes (AVX2): as long as radix passes take.
 SHORT = 256
 
-COUNTS = 8 * DIGITS  # of the digits of a key
+COUNTS = 4 * RADIX  # of each digit of a word
 
 
 class Space(NamedTuple):
     """The workspace of a share."""
 
     counts: Any  # int64: histograms
-    words: Any  # uint64: two times n, then n for each of several lanes
+    words: Any  # uint64
     keys: Any  # of x's type: two times n, or n for each of several lanes
 
 
-def share_cells(n: int, width: int, lanes: int = 1) -> int:
-    """Return the cells of a share for sequences of n elements, of which `lanes` are sorted together."""
-    return COUNTS + words_of(n, lanes) + _lines(-(-max(2, lanes) * n * width // 8)) + 2 * LINE_CELLS
+def words_of(kernel: str, n: int, lanes: int) -> int:
+    """Return the words that a share needs: two times n, and an order for each lane."""
+    return lines_of({"network": (2 + lanes) * n, "columns": 2 * n + -(-lanes * n // 2)}.get(kernel, 2 * n))
 
 
-@shared
-def words_of(n: int, lanes: int) -> int:
-    """Return the words of a share."""
-    return _lines((2 + (lanes if lanes > 1 else 0)) * n)
+def share_cells(words: int, n: int, width: int, lanes: int) -> int:
+    """Return the cells of a share. width: bytes of an element. Lines of keys can be read beyond their end."""
+    return COUNTS + words + lines_of(-(-max(2, lanes) * n * width // CELL)) + 2 * LINE_CELLS
 
 
-@shared
-def _lines(cells: int) -> int:
+def lines_of(cells: int) -> int:
     """Return so many cells in whole cache lines."""
     return cells + -cells % LINE_CELLS
 
 
 @inlined
 def space_of(part, x, work, scratch):
-    """Return the workspace of a share. scratch: int64 cells. Lines of keys can be read beyond their end."""
+    """Return the workspace of a share. scratch: int64 cells."""
     own = scratch[part * work.share_cells : (part + 1) * work.share_cells]
-    keys = COUNTS + words_of(work.n, work.lanes)
-    return Space(own[:COUNTS], as_words(own, COUNTS, np.uint64), as_words(own, keys, x))
+    return Space(own[:COUNTS], as_words(own, COUNTS, np.uint64), as_words(own, COUNTS + work.words, x))

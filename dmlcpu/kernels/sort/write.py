@@ -56,6 +56,22 @@ def write_by_window(x, start, work, row, words, here, first, last, key_map, valu
             values[np.uintp(v + j * v_step)] = element
 
 
+@device
+def write_in_order(x, start, work, row, first, last, values, indices):
+    """Write places [first, last) of a sequence whose elements are in order."""
+    if work.has_values:
+        v, v_step, x_step = start_of(work, work.values, row), work.values.step, work.x.step
+        for j in range(first, last):
+            values[np.uintp(v + j * v_step)] = x[np.uintp(start + j * x_step)]
+    if work.index_words:
+        i, i_step = start_of(work, work.indices, row), work.indices.step
+        for j in range(first, last):
+            low = np.uintp(i + j * i_step)
+            indices[low] = np.uint32(j)
+            if work.index_words == 2:
+                indices[low + np.uintp(1)] = 0
+
+
 @inlined
 def element_of(key, key_map):
     """Return the element of a key; of zero's and NaN's keys one of several."""

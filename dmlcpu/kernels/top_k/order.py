@@ -6,13 +6,13 @@ take two sorts, by their lower and then by their upper half.
 
 import numpy as np
 
-from dmlcpu.kernels.radix import DIGITS, digits_of_window, sort_words
+from dmlcpu.kernels.radix import RADIX, digits_of_window, sort_words
 from dmlcpu.kernels.top_k.lines import count_bits, reach
 from dmlcpu.runtime.intrinsics import line_of
 from dmlcpu.runtime.jit import device
 
 # The workspace of `sort`: a histogram for each digit of half a key.
-CELLS = 4 * DIGITS
+CELLS = 4 * RADIX
 # Up to this many keys, counting ranks in whole vectors beats the histograms of a radix sort.
 RANKED = 192
 
