@@ -4,6 +4,7 @@ The functions have the signatures and results of their namesakes in `dmlcpu`, wh
 switched off (NUMBA_DISABLE_JIT). The code shares nothing with the kernels, and assumes valid arguments.
 """
 
+from dmlcpu.reference.gathers import gather_elements
 from dmlcpu.reference.products import (
     MatmulTopK,
     matmul_integer,
@@ -12,7 +13,7 @@ from dmlcpu.reference.products import (
     quantized_matmul,
 )
 from dmlcpu.reference.quantizers import DynamicQuantized, dequantize_linear, dynamic_quantize_linear, quantize_linear
-from dmlcpu.reference.scatters import scatter_nd
+from dmlcpu.reference.scatters import scatter_elements, scatter_nd
 from dmlcpu.reference.searches import exact_knn, knn
 from dmlcpu.reference.sorts import TopK, top_k
 
@@ -23,12 +24,14 @@ __all__ = [
     "dequantize_linear",
     "dynamic_quantize_linear",
     "exact_knn",
+    "gather_elements",
     "knn",
     "matmul_integer",
     "matmul_integer_to_float",
     "matmul_top_k",
     "quantize_linear",
     "quantized_matmul",
+    "scatter_elements",
     "scatter_nd",
     "top_k",
 ]
