@@ -16,6 +16,8 @@ from dmlcpu.runtime.records import record_of
 
 # Rows of fewer elements are not worth their beginning, if the axis is longer.
 _SHORT = 8
+# Up to so many words of elements are walked through one by one, as if each were an array.
+_FEW = 3
 
 Dimension = tuple[int, int, int, int]  # a size, and the steps in table, indices and values
 _ONE: Dimension = (1, 0, 0, 0)
@@ -42,18 +44,27 @@ class Cut(NamedTuple):
 
 
 def lay_out(
-    table: Form, indices: Form, values: Form, axis: int, width: int, *, keeps_lines: bool, **fields: Any
+    table: Form,
+    indices: Form,
+    values: Form,
+    axis: int,
+    width: int,
+    *,
+    keeps_lines: bool,
+    keeps_together: bool = False,
+    **fields: Any,
 ) -> Layout:
     """Return how kernels walk through three tensors.
 
-    width: bytes of a word of table and values; keeps_lines: a share has whole lines, in their order; fields: the others
-    of the work record.
+    width: bytes of a word of table and values; keeps_lines: a share has whole lines, in their order;
+    keeps_together: a row has the words of an element; fields: the others of the work record.
     """
     t, i, v = word_strides(table.steps, width), word_strides(indices.steps, 4), word_strides(values.steps, width)
     element = table.dtype.itemsize // width
     along = [0 if d == axis else step for d, step in enumerate(t)]
     dimensions = _merged((*indices.shape, element), (*along, 1), (*i, 0), (*v, 1))
-    cut = _cut(dimensions, element, width, keeps_lines=keeps_lines)
+    is_together = element > (1 if keeps_together else _FEW)
+    cut = _cut(dimensions, width, is_together=is_together, keeps_lines=keeps_lines)
     groups, rows, columns = cut.groups or [_ONE], cut.rows, cut.columns
     number = math.prod(size for size, *_ in groups)
     is_aligned = not cut.cuts_rows and columns[1] == 1 and 1 < cut.unit < columns[0]
@@ -68,6 +79,7 @@ def lay_out(
     )
     tensors = {name: {"start": s, "strides": g, "row": r, "column": c} for name, s, g, r, c in steps}
     checked, pieces = _checked(indices.shape, i)
+    behind = math.prod(indices.shape[axis + 1 :])
     work = record_of(
         WORK,
         size=table.shape[axis],
@@ -84,6 +96,7 @@ def lay_out(
         units=units,
         is_aligned=is_aligned,
         checked=checked,
+        repeated={"rows": math.prod(indices.shape[: axis + 1]), "length": behind * indices.dtype.itemsize // 4},
         **tensors,
         **fields,
     )
@@ -96,8 +109,11 @@ def _merged(sizes: tuple[int, ...], *steps: tuple[int, ...]) -> list[Dimension]:
     return [(n, t, i, v) for n, t, i, v in zip(*merged, strict=True) if n > 1]
 
 
-def _cut(dimensions: list[Dimension], element: int, width: int, *, keeps_lines: bool) -> Cut:
-    """Return which dimensions are rows and columns, and what shares are cut along."""
+def _cut(dimensions: list[Dimension], width: int, *, is_together: bool, keeps_lines: bool) -> Cut:
+    """Return which dimensions are rows and columns, and what shares are cut along.
+
+    is_together: the last dimension has the words of an element, which are columns.
+    """
 
     def length(each: Dimension) -> tuple[int, int]:
         """Return the distance in memory from one element to the next; of equal ones, the longer comes first."""
@@ -106,7 +122,7 @@ def _cut(dimensions: list[Dimension], element: int, width: int, *, keeps_lines: 
     axis = next((each for each in dimensions if keeps_lines and each[1] == 0), None)
     ordered = sorted(dimensions, key=length)
     columns = ordered[0] if ordered else _ONE
-    if element > 1:
+    if is_together:
         columns = dimensions[-1]
     elif axis and columns is not axis and columns[0] < min(_SHORT, axis[0]):
         columns = axis
@@ -115,7 +131,7 @@ def _cut(dimensions: list[Dimension], element: int, width: int, *, keeps_lines: 
     groups = [each for each in dimensions if each is not columns and each is not rows]
     cuts_rows = rows is not axis and (rows is not _ONE or columns is axis)
     step = abs((rows if cuts_rows else columns)[1]) * width
-    unit = columns[0] if element > 1 and not cuts_rows else -(-FALSE_SHARING // step) if 0 < step < FALSE_SHARING else 1
+    unit = columns[0] if is_together and not cuts_rows else -(-FALSE_SHARING // step) if 0 < step < FALSE_SHARING else 1
     return Cut(groups, rows, columns, cuts_rows, unit)
 
 

@@ -3,9 +3,10 @@
 import numpy as np
 
 from dmlcpu.kernels.elements.tiles import find_offsets, tile_of
-from dmlcpu.kernels.elements.work import BLOCK, WORK, block_of
+from dmlcpu.kernels.elements.work import WORK, block_of
+from dmlcpu.kernels.scatter_nd.places import Table, bounds_within, fetch_lines
 from dmlcpu.kernels.walk import offset, share
-from dmlcpu.runtime.intrinsics import prefetch
+from dmlcpu.runtime.intrinsics import Strided, as_words
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
@@ -17,43 +18,39 @@ def gather_lines(part, parts, x, indices, y, works, scratch):
 
     x, y: words of elements; indices: as uint32.
     """
-    work = record_at(works, 0, WORK)
-    block, bad = block_of(part, parts, scratch), 0
+    work, bad = record_at(works, 0, WORK), 0
+    found = block_of(part, parts, scratch).offsets
     first, last = share(part, parts, work.groups * work.units)
     while first < last:
         tile = tile_of(first, last, x, work)
-        bad |= gather_tile(tile, x, indices, y, work, block)
+        bad |= gather_tile(tile, x, indices, y, work, found)
         first += tile.units
     scratch[part] = bad
 
 
 @device
-def gather_tile(tile, x, indices, y, work, block):
-    """Write the elements of a tile; return whether an index was out of range."""
-    table, lines, values, offsets, found = work.table, work.indices, work.values, block.offsets, 0
-    o = table.start + offset(work.walk, table.strides, tile.group)
-    i = lines.start + offset(work.walk, lines.strides, tile.group)
-    v = values.start + offset(work.walk, values.strides, tile.group)
+def gather_tile(tile, x, indices, y, work, found):
+    """Write the elements of a tile; return whether an index was out of range. found: room for an offset."""
+    table, lines, values = work.table, work.indices, work.values
+    o = table.start + offset(work.walk, table.strides, tile.group) + tile.first_column * table.column
+    i = lines.start + offset(work.walk, lines.strides, tile.group) + tile.first_column * lines.column
+    v = values.start + offset(work.walk, values.strides, tile.group) + tile.first_column * values.column
+    width, bad = tile.last_column - tile.first_column, 0
+    longs, bounds = as_words(indices, 0, np.int64), bounds_within(work.size, work.is_wide, work.is_signed)
+    is_wide = work.is_wide
     for row in range(tile.first_row, tile.last_row):
-        for column in range(tile.first_column, tile.last_column, BLOCK):
-            count = min(BLOCK, tile.last_column - column)
-            place = o + row * table.row + column * table.column
-            first = i + row * lines.row + column * lines.column
-            bad = find_offsets(indices, first, lines.column, count, place, table.column, work, offsets)
-            found |= bad
-            for j in range(count if work.is_far else 0):
-                prefetch(x, offsets[j])
-            copy_elements(x, offsets, count, bad, y, v + row * values.row + column * values.column, values.column)
-    return found
-
-
-@device
-def copy_elements(x, offsets, count, has_skipped, y, first, step):
-    """Write x at the first offsets to places of y that are `step` apart."""
-    if has_skipped:
-        for k in range(count):
-            if offsets[k] >= 0:
-                y[first + k * step] = x[offsets[k]]
-        return
-    for k in range(count):
-        y[np.uintp(first + k * step)] = x[np.uintp(offsets[np.uintp(k)])]
+        line = Table(x, o + row * table.row, table.column, work.step)
+        new, place, done = Strided(y, v + row * values.row, values.column, width), i + row * lines.row, 0
+        while done < width:
+            if is_wide:
+                places = Strided(longs, place // 2, lines.column // 2, width)
+                done = fetch_lines(places, bounds, new, done, line)
+            else:
+                done = fetch_lines(Strided(indices, place, lines.column, width), bounds, new, done, line)
+            if done < width:
+                bad = 1
+                find_offsets(indices, place + done * lines.column, 0, 1, line.first + done * line.step, 0, work, found)
+                if found[0] >= 0:
+                    y[new.first + done * new.step] = x[found[0]]
+                done += 1
+    return bad

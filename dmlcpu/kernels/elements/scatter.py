@@ -1,18 +1,24 @@
 """The writing pass of SCATTER_ELEMENTS.
 
-    for each block of elements, in rows of the indices:
-        offsets = where the indices point to
-        out[offsets] is overwritten with the updates, or reduced with them
+    for each row of the indices:
+        for each index of the row:
+            the element of its line is overwritten with the update, or reduced with it
 
 Updates of one element are all in one line, and a share has whole lines. So no two threads touch one element, and
 updates are applied in index order, whatever the number of threads.
+
+An index, its check and its update are one step of a loop, as in `update_places`. Halves that are reduced, products of
+complex numbers and indices out of range take another way: offsets of a block, then its updates.
 """
+
+import numpy as np
 
 from dmlcpu.kernels.elements.tiles import find_offsets, tile_of
 from dmlcpu.kernels.elements.work import BLOCK, WORK, block_of
-from dmlcpu.kernels.scatter_nd.reduction import MULTIPLY_COMPLEX, multiply_complex, update_elements
+from dmlcpu.kernels.scatter_nd.places import Table, bounds_within, update_lines
+from dmlcpu.kernels.scatter_nd.reduction import MULTIPLY_COMPLEX, PLAIN, multiply_complex, update_elements
 from dmlcpu.kernels.walk import offset, share
-from dmlcpu.runtime.intrinsics import as_words, prefetch
+from dmlcpu.runtime.intrinsics import Strided, as_words
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
@@ -38,51 +44,56 @@ def scatter_lines(part, parts, indices, updates, out, works, scratch):
 def scatter_tile(tile, indices, updates, out, work, block):
     """Apply the updates of a tile; return whether an index was out of range."""
     table, lines, values = work.table, work.indices, work.values
-    o = table.start + offset(work.walk, table.strides, tile.group)
-    i = lines.start + offset(work.walk, lines.strides, tile.group)
-    u = values.start + offset(work.walk, values.strides, tile.group)
-    width = tile.last_column - tile.first_column
-    together, offsets, near, found = BLOCK // max(width, 1), block.offsets, as_words(block.values, 0, updates), 0
-    for row in range(tile.first_row, tile.last_row, max(together, 1)):
-        for column in range(tile.first_column, tile.last_column, BLOCK):
-            piece, count, bad = min(BLOCK, tile.last_column - column), 0, 0
-            for r in range(row, min(row + max(together, 1), tile.last_row)):
-                place = o + r * table.row + column * table.column
-                first = i + r * lines.row + column * lines.column
-                bad |= find_offsets(indices, first, lines.column, piece, place, table.column, work, offsets[count:])
-                take(updates, u + r * values.row + column * values.column, values.column, piece, near[count:])
-                count += piece
-            found |= bad
-            update_block(offsets, near, count, bad, out, work)
+    o = table.start + offset(work.walk, table.strides, tile.group) + tile.first_column * table.column
+    i = lines.start + offset(work.walk, lines.strides, tile.group) + tile.first_column * lines.column
+    u = values.start + offset(work.walk, values.strides, tile.group) + tile.first_column * values.column
+    width, found = tile.last_column - tile.first_column, 0
+    is_plain = work.half == PLAIN and work.reduction != MULTIPLY_COMPLEX
+    o_row, o_step, i_row, i_step = table.row, table.column, lines.row, lines.column
+    u_row, u_step, scale, reduction, is_wide = values.row, values.column, work.step, work.reduction, work.is_wide
+    bounds, longs = bounds_within(work.size, is_wide, work.is_signed), as_words(indices, 0, np.int64)
+    for row in range(tile.first_row, tile.last_row):
+        line = Table(out, o + row * o_row, o_step, scale)
+        new, done = Strided(updates, u + row * u_row, u_step, width), 0
+        place = i + row * i_row
+        while done < width:
+            left = min(width - done, BLOCK)
+            if is_plain and is_wide:
+                done = update_lines(Strided(longs, place // 2, i_step // 2, width), bounds, new, done, line, reduction)
+            elif is_plain:
+                done = update_lines(Strided(indices, place, i_step, width), bounds, new, done, line, reduction)
+            if done < width:
+                left = 1 if is_plain else left
+                first = place + done * i_step
+                found |= update_block(indices, first, i_step, left, line, done, new, work, block)
+                done += left
     return found
 
 
 @device
-def take(updates, first, step, count, near):
-    """Write updates, `step` apart, to near[:count]."""
-    for k in range(count):
-        near[k] = updates[first + k * step]
+def update_block(indices, first, step, count, line, done, new, work, block):
+    """Apply `count` updates, of which `done` come before; return whether an index was out of range.
 
-
-@device
-def update_block(offsets, values, count, has_skipped, out, work):
-    """Update out at the first offsets of a block with its values."""
-    reduction = work.reduction
-    for j in range(count if work.is_far else 0):  # all are prefetched before the first is needed
-        prefetch(out, offsets[j])
+    indices: from indices[first] on, `step` words apart; line: a Table; new: the updates of the row.
+    """
+    reduction, offsets, out = work.reduction, block.offsets, line.array
+    place = line.first + done * line.step
+    bad = find_offsets(indices, first, step, count, place, line.step, work, offsets)
+    u = new.first + done * new.step
     if reduction == MULTIPLY_COMPLEX:
         for j in range(0, count, 2):  # real and imaginary parts lie side by side
             if offsets[j] >= 0:
-                multiply_complex(out, offsets[j], values, j)
-        return
-    first = 0
-    while first < count:
-        last = count
+                multiply_complex(out, offsets[j], new.array, u + j * new.step)
+        return bad
+    at, has_skipped = 0, bad and work.clips == 0
+    while at < count:
+        end = count
         if has_skipped:  # whole runs between those that are skipped
-            while first < count and offsets[first] < 0:
-                first += 1
-            last = first
-            while last < count and offsets[last] >= 0:
-                last += 1
-        update_elements(offsets[first:], 1, values[first:], 1, last - first, out, reduction, work.half)
-        first = last
+            while at < count and offsets[at] < 0:
+                at += 1
+            end = at
+            while end < count and offsets[end] >= 0:
+                end += 1
+        update_elements(offsets[at:], 1, new.array[u + at * new.step :], new.step, end - at, out, reduction, work.half)
+        at = end
+    return bad

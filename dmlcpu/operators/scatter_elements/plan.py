@@ -16,7 +16,7 @@ from dmlcpu.indexing.ranges import is_out
 from dmlcpu.indexing.reductions import HALVES, INDEX_WORD, element_type, reduction_of
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.elements.work import BLOCK_CELLS
-from dmlcpu.kernels.scatter_nd.reduction import PLAIN as NO_HALF
+from dmlcpu.kernels.scatter_nd.reduction import MULTIPLY_COMPLEX, PLAIN as NO_HALF
 from dmlcpu.operators.scatter_elements.call import NAME, Call, check
 from dmlcpu.operators.scatter_elements.rows import Rows, by_rows, is_expanded, row_length
 from dmlcpu.reference import scatter_elements as reference_scatter_elements
@@ -24,6 +24,11 @@ from dmlcpu.runtime.memory import Workspace, frombuffer, words
 from dmlcpu.runtime.threads import REFERENCE, Budget
 
 _log = logging.getLogger("dmlcpu")
+
+# Whether packed indices repeat in rows is looked at from so many elements on, and rows of so many.
+_MANY, _LONG = 10_000, 8
+# A copy of out is made, and written back, in the time in which indices of so many times its bytes are validated.
+_DRAFTED = 4
 
 
 @functools.lru_cache(maxsize=1024)
@@ -66,6 +71,9 @@ class Plan(Prepared):
     validate: Callable[..., Any] | None  # None: no index is refused
     copy: Callable[..., Any] | None  # None: x is out, or NumPy copies
     copies: bool
+    drafts: bool  # what is not new is written to a copy of out first, which takes less time than to validate
+    repeats: Callable[..., Any] | None  # finds whether every row repeats one index
+    rows: Rows | None  # what is done then
     scatter: Callable[..., Any]
     checkers: int  # shares of `validate`
     parts: int  # of `scatter`
@@ -75,6 +83,18 @@ class Plan(Prepared):
 
     def run(self, x: Array, indices: Array, updates: Array, out: Array, is_new: bool = False) -> bool | None:
         """Run; return True if an index is refused. is_new: nobody else has out."""
+        if self.rows and self._are_rows(indices):
+            return _run_rows(self.rows, x, indices, updates, out)
+        if self.drafts and not is_new:
+            draft = np.empty_like(out) if self.copies else x.copy()
+            if self.run(x, indices, updates, draft, True):
+                return True
+            np.copyto(out, draft)
+            return None
+        return self._in_lines(x, indices, updates, out, is_new) or None
+
+    def _in_lines(self, x: Array, indices: Array, updates: Array, out: Array, is_new: bool) -> bool:
+        """Run line by line; return whether an index is refused."""
         scratch, flat = self.workspace.take(), self.view(indices, INDEX_WORD)
         is_refused = False
         if self.validate and not is_new:
@@ -89,7 +109,19 @@ class Plan(Prepared):
             self.scatter(flat, self.view(updates, self.element), target, self.work, scratch)
             is_refused = self.validate is not None and is_new and _reported(self.parts, scratch)
         self.workspace.give_back(scratch)
-        return is_refused or None
+        return is_refused
+
+    def _are_rows(self, indices: Array) -> bool:
+        """Return whether every row repeats one index; most that do not are known by three rows."""
+        rows = indices.reshape(-1, self.rows.length if self.rows else 1)
+        if not all((rows[place] == rows[place, 0]).all() for place in (0, len(rows) // 2, -1)):
+            return False
+        scratch = self.workspace.take()
+        assert self.repeats
+        self.repeats(self.view(indices, INDEX_WORD), self.work, scratch)
+        found = _reported(self.checkers, scratch)
+        self.workspace.give_back(scratch)
+        return not found
 
 
 def _reported(parts: int, scratch: Array) -> bool:
@@ -100,6 +132,7 @@ def _reported(parts: int, scratch: Array) -> bool:
 def _plan(call: Call, results: tuple[Tensor, ...], budget: Budget) -> Plan:
     """Cut the work into parts, and write the work record."""
     row = registry.find(NAME, "scatter", budget.kernel)
+    reduction = reduction_of(NAME, call.x.dtype, call.reduction)
     element = element_type(call.x.dtype, call.reduction, call.width)
     layout = lay_out(
         call.out,
@@ -108,14 +141,17 @@ def _plan(call: Call, results: tuple[Tensor, ...], budget: Budget) -> Plan:
         call.axis,
         element.itemsize,
         keeps_lines=True,
+        keeps_together=reduction == MULTIPLY_COMPLEX,
         clips=call.mode == "clip",
-        reduction=reduction_of(NAME, call.x.dtype, call.reduction),
+        reduction=reduction,
         half=HALVES.get(call.x.dtype.name, NO_HALF) if call.reduction != "none" else NO_HALF,
     )
     parts = budget.parts(_nanoseconds(layout), layout.most)
     checkers = budget.parts(layout.elements // 2, layout.pieces)
     by_kernel = not call.in_place and _is_packed_alike(call)
     copiers = budget.parts(call.x.nbytes // 32, call.x.nbytes // element.itemsize)
+    may_repeat = call.indices.strides is None and layout.elements >= _MANY and row_length(call) >= _LONG
+    may_repeat &= budget.kernel is None
     what = (call.indices.shape, call.x.shape, call.axis, row.name, parts)
     _log.debug("scatter_elements: %s into %s along axis %d: %s, %d parts", *what)
     return Plan(
@@ -127,6 +163,9 @@ def _plan(call: Call, results: tuple[Tensor, ...], budget: Budget) -> Plan:
         validate=registry.find(NAME, "validate").kernel.for_parts(checkers) if call.mode == "raise" else None,
         copy=registry.find(NAME, "copy").kernel.for_parts(copiers) if by_kernel else None,
         copies=not call.in_place,
+        drafts=call.mode == "raise" and call.out.strides is None and _DRAFTED * call.x.nbytes <= call.indices.nbytes,
+        repeats=registry.find(NAME, "repeats").kernel.for_parts(checkers) if may_repeat else None,
+        rows=by_rows(call, budget) if may_repeat else None,
         scatter=row.kernel.for_parts(parts),
         checkers=checkers,
         parts=parts,
