@@ -11,7 +11,7 @@ from dmlcpu.indexing.reductions import INDEX_WORD
 from dmlcpu.kernels.elements.work import PIECE, WORK
 from dmlcpu.kernels.scatter_nd.owned import FALSE_SHARING
 from dmlcpu.kernels.walk import merge, walk_of
-from dmlcpu.runtime.memory import first_word, second_level_cache, word_strides
+from dmlcpu.runtime.memory import first_word, word_strides
 from dmlcpu.runtime.records import record_of
 
 # Rows of fewer elements are not worth their beginning, if the axis is longer.
@@ -69,15 +69,7 @@ def lay_out(
     number = math.prod(size for size, *_ in groups)
     is_aligned = not cut.cuts_rows and columns[1] == 1 and 1 < cut.unit < columns[0]
     units = -(-(rows if cut.cuts_rows else columns)[0] // cut.unit) + is_aligned
-    steps = zip(
-        ("table", "indices", "values"),
-        (first_word(table.shape, t), first_word(indices.shape, i), first_word(values.shape, v)),
-        zip(*[each[1:] for each in groups], strict=True),
-        rows[1:],
-        columns[1:],
-        strict=True,
-    )
-    tensors = {name: {"start": s, "strides": g, "row": r, "column": c} for name, s, g, r, c in steps}
+    starts = first_word(table.shape, t), first_word(indices.shape, i), first_word(values.shape, v)
     checked, pieces = _checked(indices.shape, i)
     behind = math.prod(indices.shape[axis + 1 :])
     work = record_of(
@@ -86,7 +78,6 @@ def lay_out(
         step=t[axis],
         is_wide=indices.dtype.itemsize == 8,
         is_signed=indices.dtype.kind == "i",
-        is_far=table.nbytes > second_level_cache(),
         walk=walk_of([size for size, *_ in groups]),
         groups=number,
         rows=rows[0],
@@ -97,10 +88,17 @@ def lay_out(
         is_aligned=is_aligned,
         checked=checked,
         repeated={"rows": math.prod(indices.shape[: axis + 1]), "length": behind * indices.dtype.itemsize // 4},
-        **tensors,
+        **_tensors(starts, groups, rows, columns),
         **fields,
     )
     return Layout(work, math.prod(indices.shape) * element, number * rows[0], number * units, pieces)
+
+
+def _tensors(starts: tuple[int, ...], groups: list[Dimension], rows: Dimension, columns: Dimension) -> dict[str, Any]:
+    """Return the fields of the work record that say where each tensor lies."""
+    strides = zip(*[each[1:] for each in groups], strict=True)
+    steps = zip(("table", "indices", "values"), starts, strides, rows[1:], columns[1:], strict=True)
+    return {name: {"start": s, "strides": g, "row": r, "column": c} for name, s, g, r, c in steps}
 
 
 def _merged(sizes: tuple[int, ...], *steps: tuple[int, ...]) -> list[Dimension]:

@@ -80,7 +80,7 @@ class ScatterElements(_Operator, _ReferenceScatterElements):  # type: ignore[mis
         return (_of_elements("ScatterElements", run, data, indices, axis),)
 
 
-class GatherElements(_Operator, _RepairedGatherElements):  # type: ignore[misc]
+class GatherElements(_Operator, _RepairedGatherElements):
     """ONNX GatherElements, versions 11 and 13, by `dmlcpu.gather_elements`."""
 
     def compute(self, data: Array, indices: Array, axis: int = 0) -> tuple[Array]:

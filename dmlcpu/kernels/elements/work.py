@@ -35,7 +35,6 @@ WORK = record(
     clips=np.int64,  # indices out of range, which else are skipped
     reduction=np.int64,
     half=np.int64,  # FLOAT16 or BFLOAT16 if elements are the bits of such numbers, else PLAIN
-    is_far=np.int64,  # whether the table is larger than the caches
     walk=WALK,  # from group to group
     groups=np.int64,
     rows=np.int64,

@@ -201,8 +201,9 @@ def _places_of(builder: Any, table: Table) -> Callable[[Any, Any], Any]:
 
 def _loop(builder: Any, given: Any, out: Any, at: Callable[[Any, Any], Any]) -> _Loop:
     """Return a loop that refuses nothing yet; given: its places, bounds, values and first number."""
-    refused, done = cgutils.alloca_once_value(builder, given[0].count), builder.append_basic_block("done")
-    return _Loop(builder, *given, out, at, refused, done)
+    places, bounds, values, first = given
+    refused, done = cgutils.alloca_once_value(builder, places.count), builder.append_basic_block("done")
+    return _Loop(builder, places, bounds, values, first, out, at, refused, done)
 
 
 def _emit_all(builder: Any, given: Any, out: Any, at: Callable[[Any, Any], Any], reduction: Any) -> Any:

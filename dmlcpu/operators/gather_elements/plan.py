@@ -93,12 +93,17 @@ class Plan(Prepared):
         is_refused = False
         if self.validate and not is_new:
             self.validate(flat, self.work, scratch)
-            is_refused = bool(scratch[: self.checkers].any())
+            is_refused = _reported(self.checkers, scratch)
         if not is_refused:
             self.gather(self.view(x, self.word), flat, self.view(y, self.word), self.work, scratch)
-            is_refused = self.validate is not None and is_new and bool(scratch[: self.parts].any())
+            is_refused = self.validate is not None and is_new and _reported(self.parts, scratch)
         self.workspace.give_back(scratch)
         return is_refused or None
+
+
+def _reported(parts: int, scratch: Array) -> bool:
+    """Return whether a share reports an index out of range."""
+    return any(scratch.item(part) for part in range(parts))
 
 
 def _plan(call: Call, results: tuple[Tensor, ...], budget: Budget) -> Plan:

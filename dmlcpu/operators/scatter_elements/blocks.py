@@ -55,7 +55,8 @@ def run(
     tile = cut_within(NAME, memory, tiles_of(call.x, call.axis), partial(_needs, call))
     if call.mode == "raise":
         refuse_out(NAME, indices, call.axis, call.x.shape[call.axis], stopping, min(BLOCK, memory // _SCANNED))
-    options: Any = {"axis": call.axis, "reduction": call.reduction, "mode": call.mode}
+    mode = "drop" if call.mode == "raise" else call.mode  # none is out of range now
+    options: Any = {"axis": call.axis, "reduction": call.reduction, "mode": mode}
     for region, block in read_blocks(x, regions_of(call.x.shape, tile), stopping, copies=True):
         lines = along(region, call.axis, call.indices.shape)
         if block.size and all(each.start < each.stop for each in lines):

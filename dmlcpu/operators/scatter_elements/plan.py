@@ -4,7 +4,7 @@ import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ _log = logging.getLogger("dmlcpu")
 # Whether packed indices repeat in rows is looked at from so many elements on, and rows of so many.
 _MANY, _LONG = 10_000, 8
 # A copy of out is made, and written back, in the time in which indices of so many times its bytes are validated.
-_DRAFTED = 4
+_DRAFTED, _MOST_DRAFTED = 4, 16 << 20
 
 
 @functools.lru_cache(maxsize=1024)
@@ -57,11 +57,23 @@ def plan(call: Call, budget: Budget) -> Prepared:
     if budget.kernel is None and row_length(call) and is_expanded(call):
         rows = by_rows(call, budget)
         _log.debug("scatter_elements: %s into %s: rows of %d", call.indices.shape, call.x.shape, rows.length)
-        function = functools.partial(_run_rows, rows)
         return ByFunction(
-            operator=NAME, kernel=rows.kernel, results=results, is_single=rows.is_single, function=function
+            operator=NAME,
+            kernel=rows.kernel,
+            results=results,
+            is_single=rows.is_single,
+            workspace=rows.workspace,
+            function=functools.partial(_run_rows, rows),
         )
     return _plan(call, results, budget)
+
+
+class Repeated(NamedTuple):
+    """What is done if every row of packed indices repeats one."""
+
+    find: Callable[..., Any]  # the kernel that reports rows of unlike indices
+    parts: int
+    rows: Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +84,7 @@ class Plan(Prepared):
     copy: Callable[..., Any] | None  # None: x is out, or NumPy copies
     copies: bool
     drafts: bool  # what is not new is written to a copy of out first, which takes less time than to validate
-    repeats: Callable[..., Any] | None  # finds whether every row repeats one index
-    rows: Rows | None  # what is done then
+    repeated: Repeated | None
     scatter: Callable[..., Any]
     checkers: int  # shares of `validate`
     parts: int  # of `scatter`
@@ -83,8 +94,8 @@ class Plan(Prepared):
 
     def run(self, x: Array, indices: Array, updates: Array, out: Array, is_new: bool = False) -> bool | None:
         """Run; return True if an index is refused. is_new: nobody else has out."""
-        if self.rows and self._are_rows(indices):
-            return _run_rows(self.rows, x, indices, updates, out)
+        if self.repeated and self._are_rows(indices, *self.repeated):
+            return _run_rows(self.repeated.rows, x, indices, updates, out)
         if self.drafts and not is_new:
             draft = np.empty_like(out) if self.copies else x.copy()
             if self.run(x, indices, updates, draft, True):
@@ -111,61 +122,46 @@ class Plan(Prepared):
         self.workspace.give_back(scratch)
         return is_refused
 
-    def _are_rows(self, indices: Array) -> bool:
+    def _are_rows(self, indices: Array, find: Callable[..., Any], parts: int, rows: Rows) -> bool:
         """Return whether every row repeats one index; most that do not are known by three rows."""
-        rows = indices.reshape(-1, self.rows.length if self.rows else 1)
-        if not all((rows[place] == rows[place, 0]).all() for place in (0, len(rows) // 2, -1)):
+        each = indices.reshape(-1, rows.length)
+        if not all((each[place] == each[place, 0]).all() for place in (0, len(each) // 2, -1)):
             return False
         scratch = self.workspace.take()
-        assert self.repeats
-        self.repeats(self.view(indices, INDEX_WORD), self.work, scratch)
-        found = _reported(self.checkers, scratch)
+        find(self.view(indices, INDEX_WORD), self.work, scratch)
+        found = _reported(parts, scratch)
         self.workspace.give_back(scratch)
         return not found
 
 
 def _reported(parts: int, scratch: Array) -> bool:
     """Return whether a share reports an index out of range."""
-    return bool(scratch[:parts].any())
+    return any(scratch.item(part) for part in range(parts))
 
 
 def _plan(call: Call, results: tuple[Tensor, ...], budget: Budget) -> Plan:
     """Cut the work into parts, and write the work record."""
     row = registry.find(NAME, "scatter", budget.kernel)
-    reduction = reduction_of(NAME, call.x.dtype, call.reduction)
     element = element_type(call.x.dtype, call.reduction, call.width)
-    layout = lay_out(
-        call.out,
-        call.indices,
-        call.updates,
-        call.axis,
-        element.itemsize,
-        keeps_lines=True,
-        keeps_together=reduction == MULTIPLY_COMPLEX,
-        clips=call.mode == "clip",
-        reduction=reduction,
-        half=HALVES.get(call.x.dtype.name, NO_HALF) if call.reduction != "none" else NO_HALF,
-    )
+    layout = _layout(call, element.itemsize)
     parts = budget.parts(_nanoseconds(layout), layout.most)
     checkers = budget.parts(layout.elements // 2, layout.pieces)
     by_kernel = not call.in_place and _is_packed_alike(call)
     copiers = budget.parts(call.x.nbytes // 32, call.x.nbytes // element.itemsize)
-    may_repeat = call.indices.strides is None and layout.elements >= _MANY and row_length(call) >= _LONG
-    may_repeat &= budget.kernel is None
+    repeated, cells = _repeated(call, layout, budget), max(parts, checkers) * (1 + BLOCK_CELLS)
     what = (call.indices.shape, call.x.shape, call.axis, row.name, parts)
     _log.debug("scatter_elements: %s into %s along axis %d: %s, %d parts", *what)
     return Plan(
         operator=NAME,
         kernel=row.name,
         results=results,
-        is_single=max(parts, checkers, copiers if by_kernel else 1) == 1,
-        workspace=Workspace(max(parts, checkers) * (1 + BLOCK_CELLS)),
+        is_single=max(parts, checkers, copiers if by_kernel else 1) == 1 and (not repeated or repeated.rows.is_single),
+        workspace=Workspace(max(cells, repeated.rows.workspace.cells if repeated else 0)),
         validate=registry.find(NAME, "validate").kernel.for_parts(checkers) if call.mode == "raise" else None,
         copy=registry.find(NAME, "copy").kernel.for_parts(copiers) if by_kernel else None,
         copies=not call.in_place,
-        drafts=call.mode == "raise" and call.out.strides is None and _DRAFTED * call.x.nbytes <= call.indices.nbytes,
-        repeats=registry.find(NAME, "repeats").kernel.for_parts(checkers) if may_repeat else None,
-        rows=by_rows(call, budget) if may_repeat else None,
+        drafts=call.mode == "raise" and call.out.strides is None and _is_drafted(call),
+        repeated=repeated,
         scatter=row.kernel.for_parts(parts),
         checkers=checkers,
         parts=parts,
@@ -173,6 +169,37 @@ def _plan(call: Call, results: tuple[Tensor, ...], budget: Budget) -> Plan:
         element=element,
         view=words if any(form.strides is not None for form in call[:4]) else frombuffer,
     )
+
+
+def _layout(call: Call, width: int) -> Layout:
+    """Return how the kernels walk through the tensors of a call; width: bytes of what they see as an element."""
+    reduction = reduction_of(NAME, call.x.dtype, call.reduction)
+    return lay_out(
+        call.out,
+        call.indices,
+        call.updates,
+        call.axis,
+        width,
+        keeps_lines=True,
+        keeps_together=reduction == MULTIPLY_COMPLEX,
+        clips=call.mode == "clip",
+        reduction=reduction,
+        half=HALVES.get(call.x.dtype.name, NO_HALF) if call.reduction != "none" else NO_HALF,
+    )
+
+
+def _repeated(call: Call, layout: Layout, budget: Budget) -> Repeated | None:
+    """Return what is done if every row repeats one index; None if that is not looked at."""
+    is_packed = call.indices.strides is None and budget.kernel is None
+    if not is_packed or layout.elements < _MANY or row_length(call) < _LONG:
+        return None
+    parts = budget.parts(layout.elements // 2, layout.pieces)
+    return Repeated(registry.find(NAME, "repeats").kernel.for_parts(parts), parts, by_rows(call, budget))
+
+
+def _is_drafted(call: Call) -> bool:
+    """Return whether a copy of out takes little memory, and less time than a look at all indices."""
+    return call.x.nbytes <= min(call.indices.nbytes // _DRAFTED, _MOST_DRAFTED)
 
 
 def _nanoseconds(layout: Layout) -> int:

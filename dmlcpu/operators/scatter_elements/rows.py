@@ -10,6 +10,7 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.forms import Form, Shape
 from dmlcpu.operators.scatter_elements.call import Call
 from dmlcpu.operators.table import OPERATORS
+from dmlcpu.runtime.memory import Workspace
 from dmlcpu.runtime.threads import Budget
 
 Run = Callable[[Array, Array, Array, Array], Any]
@@ -22,6 +23,7 @@ class Rows(NamedTuple):
     kernel: str
     is_single: bool
     length: int  # elements of a row
+    workspace: Workspace
 
 
 def row_length(call: Call) -> int:
@@ -58,7 +60,7 @@ def by_rows(call: Call, budget: Budget) -> Rows:
     def run(x: Array, indices: Array, updates: Array, out: Array) -> Any:
         return prepared.run(x, indices if drops else _tuples(indices, rest, tuples.dtype), updates, out)
 
-    return Rows(run, prepared.kernel, prepared.is_single, row_length(call))
+    return Rows(run, prepared.kernel, prepared.is_single, row_length(call), prepared.workspace)
 
 
 def _without(form: Form, leading: int) -> Form:
