@@ -72,8 +72,9 @@ def _class_of(name: Any) -> type[OperatorDesc]:
 
 def spelled_here(name: str) -> str | None:
     """Return what a structure, enumeration or constant of DirectML is called here; None if there is none."""
-    classes = [cls for operator in OPERATORS.values() for cls in operator.descs.values()]
-    classes += ["TensorDesc", *(kind.__name__ for kind in PREFIXES)]
+    descs = [pair for operator in OPERATORS.values() for pair in operator.descs.items()]
+    classes = [*(cls for _, cls in descs), "TensorDesc", *(kind.__name__ for kind in PREFIXES)]
     letters = name.removeprefix("DML_").removeprefix("BUFFER_").replace("_", "").lower()
-    known = [cls for cls in classes if cls.lower() == letters] + [meant(kind, name) for kind in PREFIXES]
-    return next(filter(None, known), None)
+    known = [cls for cls in classes if cls.lower() == letters]
+    known += [cls for each, cls in descs if f"{each.name}operatordesc".replace("_", "").lower() == letters]
+    return next(filter(None, [*known, *(meant(kind, name) for kind in PREFIXES)]), None)

@@ -16,12 +16,12 @@ def scatter_nd():
 
 
 def scatter_elements():
-    x, indices = np.arange(6.0).reshape(2, 3), np.array([[0, 0, 1], [1, 0, 0]])
+    x, indices = np.array([[0.0, 1, 2], [3, 4, 5], [6, 7, 8]]), np.array([[0, 0, 1], [1, 0, 0]])
     return [x, indices, np.array([[7.0, 8.0, 9.0], [1.0, 2.0, 3.0]])], {"axis": 0, "reduction": "add"}
 
 
 def gather_elements():
-    return [np.arange(6.0).reshape(2, 3), np.array([[0, 0, 1], [1, 0, 0]])], {"axis": 0}
+    return [np.array([[0.0, 1, 2], [3, 4, 5], [6, 7, 8]]), np.array([[0, 0, 1], [1, 0, 0]])], {"axis": 0}
 
 
 def quantized_matmul():
