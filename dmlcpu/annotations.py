@@ -19,6 +19,7 @@ Mode: TypeAlias = Literal["largest", "smallest"]
 Nan: TypeAlias = Literal["greatest", "last"]
 Reduction: TypeAlias = Literal["none", "add", "mul", "min", "max"]
 OutOfRange: TypeAlias = Literal["raise", "drop", "clip"]
+Clipping: TypeAlias = Literal["raise", "clip"]
 Metric: TypeAlias = Literal["ip", "l2", "cosine"]
 
 # Types of elements, which results have from arguments.

@@ -52,7 +52,7 @@ def thread_count(request):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Let operators read blocks of 512 bytes, where they may choose."""
-    for name in ("operators.top_k", "operators.scatter_nd", "products"):
+    for name in ("operators.top_k", "operators.scatter_nd", "indexing", "products"):
         monkeypatch.setattr(f"dmlcpu.{name}.blocks.BLOCK", 512)
     monkeypatch.setattr("dmlcpu.operators.top_k.blocks._RUN", 64)
 

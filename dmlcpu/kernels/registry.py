@@ -15,6 +15,8 @@ from dmlcpu.runtime.uninterrupted import uninterrupted
 FOLDERS = {
     "top_k": "top_k",
     "scatter_nd": "scatter_nd",
+    "scatter_elements": "elements",
+    "gather_elements": "elements",
     "quantized_matmul": "gemm",
     "matmul_integer": "gemm",
     "matmul_integer_to_float": "gemm",

@@ -4,7 +4,7 @@ from typing import Any
 
 from dmlcpu.directml.base import OperatorDesc
 from dmlcpu.directml.dxdispatch import desc_from_dict
-from dmlcpu.directml.enums import PREFIXES, full_name, meant
+from dmlcpu.directml.enums import PREFIXES, OperatorType, full_name, meant
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.operators.table import OPERATORS
 
@@ -61,7 +61,8 @@ def operator_desc_from_dict(d: dict[str, Any]) -> OperatorDesc:
 def _class_of(name: Any) -> type[OperatorDesc]:
     """Return the class of an operator type's descs; only its operator is imported."""
     owners = {full_name(each): (operator, each) for operator in OPERATORS.values() for each in operator.descs}
-    full = name if str(name).startswith("DML_OPERATOR_") else f"DML_OPERATOR_{name}"
+    short = str(name).removeprefix("DML_OPERATOR_")
+    full = full_name(OperatorType[short]) if short in OperatorType.__members__ else ""  # of an older or a newer name
     if full not in owners:
         raise UnsupportedError("operator_desc_from_dict", "type", repr(name), ", ".join(owners))
     operator, operator_type = owners[full]
@@ -71,8 +72,9 @@ def _class_of(name: Any) -> type[OperatorDesc]:
 
 def spelled_here(name: str) -> str | None:
     """Return what a structure, enumeration or constant of DirectML is called here; None if there is none."""
-    classes = [cls for operator in OPERATORS.values() for cls in operator.descs.values()]
-    classes += ["TensorDesc", *(kind.__name__ for kind in PREFIXES)]
+    descs = [pair for operator in OPERATORS.values() for pair in operator.descs.items()]
+    classes = [*(cls for _, cls in descs), "TensorDesc", *(kind.__name__ for kind in PREFIXES)]
     letters = name.removeprefix("DML_").removeprefix("BUFFER_").replace("_", "").lower()
-    known = [cls for cls in classes if cls.lower() == letters] + [meant(kind, name) for kind in PREFIXES]
-    return next(filter(None, known), None)
+    known = [cls for cls in classes if cls.lower() == letters]
+    known += [cls for each, cls in descs if f"{each.name}operatordesc".replace("_", "").lower() == letters]
+    return next(filter(None, [*known, *(meant(kind, name) for kind in PREFIXES)]), None)

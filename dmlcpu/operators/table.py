@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
     from dmlcpu.operators.dequantize_linear.function import dequantize_linear
     from dmlcpu.operators.dynamic_quantize_linear.descriptor import DynamicQuantizeLinearOperatorDesc
     from dmlcpu.operators.dynamic_quantize_linear.function import DynamicQuantized, dynamic_quantize_linear
+    from dmlcpu.operators.gather_elements.descriptor import GatherElementsOperatorDesc
+    from dmlcpu.operators.gather_elements.function import gather_elements
     from dmlcpu.operators.matmul_integer.descriptor import MatrixMultiplyIntegerOperatorDesc
     from dmlcpu.operators.matmul_integer.function import matmul_integer
     from dmlcpu.operators.matmul_integer_to_float.descriptor import MatrixMultiplyIntegerToFloatOperatorDesc
@@ -33,6 +35,8 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
     from dmlcpu.operators.quantize_linear.function import quantize_linear
     from dmlcpu.operators.quantized_matmul.descriptor import QuantizedLinearMatrixMultiplyOperatorDesc
     from dmlcpu.operators.quantized_matmul.function import quantized_matmul
+    from dmlcpu.operators.scatter_elements.descriptor import ScatterElementsOperatorDesc
+    from dmlcpu.operators.scatter_elements.function import scatter_elements
     from dmlcpu.operators.scatter_nd.descriptor import ScatterNDOperatorDesc
     from dmlcpu.operators.scatter_nd.function import scatter_nd
     from dmlcpu.operators.sort.function import sort
@@ -48,11 +52,13 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
         "DynamicQuantized",
         "ElementWiseDequantizeLinearOperatorDesc",
         "ElementWiseQuantizeLinearOperatorDesc",
+        "GatherElementsOperatorDesc",
         "MatmulTopK",
         "MatrixMultiplyIntegerOperatorDesc",
         "MatrixMultiplyIntegerToFloatOperatorDesc",
         "QuantizeOperatorDesc",
         "QuantizedLinearMatrixMultiplyOperatorDesc",
+        "ScatterElementsOperatorDesc",
         "ScatterNDOperatorDesc",
         "Sorted",
         "TopK",
@@ -63,11 +69,13 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
         "argsort",
         "dequantize_linear",
         "dynamic_quantize_linear",
+        "gather_elements",
         "matmul_integer",
         "matmul_integer_to_float",
         "matmul_top_k",
         "quantize_linear",
         "quantized_matmul",
+        "scatter_elements",
         "scatter_nd",
         "sort",
         "sort_with_indices",
@@ -198,6 +206,8 @@ OPERATORS = {
             result="TopK",
         ),
         Operator("scatter_nd", {OperatorType.SCATTER_ND: "ScatterNDOperatorDesc"}, NUMBERS),
+        Operator("scatter_elements", {OperatorType.SCATTER: "ScatterElementsOperatorDesc"}, NUMBERS),
+        Operator("gather_elements", {OperatorType.GATHER_ELEMENTS: "GatherElementsOperatorDesc"}, NUMBERS),
         Operator(
             "quantized_matmul",
             {OperatorType.QUANTIZED_LINEAR_MATRIX_MULTIPLY: "QuantizedLinearMatrixMultiplyOperatorDesc"},

@@ -4,6 +4,7 @@ The functions have the signatures and results of their namesakes in `dmlcpu`, wh
 switched off (NUMBA_DISABLE_JIT). The code shares nothing with the kernels, and assumes valid arguments.
 """
 
+from dmlcpu.reference.gathers import gather_elements
 from dmlcpu.reference.products import (
     MatmulTopK,
     matmul_integer,
@@ -13,7 +14,7 @@ from dmlcpu.reference.products import (
 )
 from dmlcpu.reference.quantizers import DynamicQuantized, dequantize_linear, dynamic_quantize_linear, quantize_linear
 from dmlcpu.reference.reductions import argmax, argmin
-from dmlcpu.reference.scatters import scatter_nd
+from dmlcpu.reference.scatters import scatter_elements, scatter_nd
 from dmlcpu.reference.searches import exact_knn, knn
 from dmlcpu.reference.sorts import Sorted, TopK, argsort, sort, sort_with_indices, top_k
 
@@ -28,12 +29,14 @@ __all__ = [
     "dequantize_linear",
     "dynamic_quantize_linear",
     "exact_knn",
+    "gather_elements",
     "knn",
     "matmul_integer",
     "matmul_integer_to_float",
     "matmul_top_k",
     "quantize_linear",
     "quantized_matmul",
+    "scatter_elements",
     "scatter_nd",
     "sort",
     "sort_with_indices",

@@ -1,4 +1,4 @@
-"""scatter_nd in plain NumPy."""
+"""scatter_nd and scatter_elements in plain NumPy."""
 
 from typing import Any
 
@@ -43,6 +43,54 @@ def scatter_nd(
         mine = result[place]  # the ellipsis makes it a view, even of one element
         mine[...] = _combined(mine, updates[(*where, ...)], reduction)
     return written(result, out)
+
+
+def scatter_elements(
+    x: "ArrayLike",
+    indices: "ArrayLike",
+    updates: "ArrayLike",
+    *,
+    axis: int,
+    reduction: "Reduction" = "none",
+    mode: "OutOfRange" = "raise",
+    out: "Array | None" = None,
+) -> "Array":
+    """Apply one update of each line after the other, in a Python loop. See `dmlcpu.scatter_elements`.
+
+    Examples
+    --------
+    >>> from dmlcpu import reference
+    >>> reference.scatter_elements([1, 2, 3, 4], [3, -4], [9, 8], axis=0)
+    array([8, 2, 3, 9])
+    """
+    x, indices = np.asarray(x), np.asarray(indices)
+    updates = np.asarray(updates, x.dtype)
+    result = np.array(x, order="C")  # a copy
+    lines, all_places, all_updates = (axis_first(array, axis) for array in (result, indices, updates))
+    for places, update in zip(all_places, all_updates, strict=True):
+        at = [in_range(int(place), x.shape[axis], mode) for place in places.flat]
+        used = np.array([place is not None for place in at], bool).reshape(places.shape)
+        others = np.nonzero(used)
+        where = (np.array([place for place in at if place is not None], int), *others)
+        lines[where] = _combined(lines[where], update[others], reduction)
+    return written(result, out)
+
+
+def axis_first(array: Array, axis: int) -> Array:
+    """Return a view in which the axis comes first, and another dimension follows even if there was none."""
+    return np.moveaxis(array[..., None], axis if axis >= 0 else axis - 1, 0)
+
+
+def in_range(index: int, size: int, mode: str) -> int | None:
+    """Return an index counted from the first element, within a size; None if it is dropped."""
+    index = index + size if index < 0 else index
+    if mode == "clip":
+        return min(max(index, 0), size - 1)
+    if 0 <= index < size:
+        return index
+    if mode == "raise":
+        raise IndexError("an index is out of range")
+    return None
 
 
 def _combined(mine: Array, update: Array, reduction: str) -> Array:

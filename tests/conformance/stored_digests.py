@@ -104,6 +104,21 @@ def scatter_nd(dtype: np.dtype) -> Results:
             yield dmlcpu.scatter_nd(x, elements, make(7, (500,), dtype), reduction=reduction)
 
 
+def scatter_elements(dtype: np.dtype) -> Results:
+    x, indices = finite(5, (40, 9), dtype), (mixed(3, (400, 9)) % 40).astype(np.int64)
+    for reduction in ("none", "add", "mul", "min", "max") if dtype.kind != "b" else ("none",):
+        for make in (finite, anything):
+            updates = make(6, (400, 9), dtype)
+            yield dmlcpu.scatter_elements(x, indices, updates, axis=0, reduction=reduction)
+            yield dmlcpu.scatter_elements(x.T, indices.T, updates.T, axis=1, reduction=reduction)
+
+
+def gather_elements(dtype: np.dtype) -> Results:
+    x, indices = anything(5, (40, 9), dtype), (mixed(3, (400, 9)) % 40).astype(np.int64)
+    yield dmlcpu.gather_elements(x, indices, axis=0)
+    yield dmlcpu.gather_elements(x.T, indices.T, axis=1)
+
+
 def operands(dtype: np.dtype) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     """Yield A, its zero point a row, B, and its zero point a column."""
     for rows, depth, columns, of_b in product((1, 9), (70, 300), (37,), map(np.dtype, BYTES)):
@@ -219,6 +234,8 @@ CALLS: dict[str, Callable[[np.dtype], Results]] = {
     for each in (
         top_k,
         scatter_nd,
+        scatter_elements,
+        gather_elements,
         quantized_matmul,
         matmul_integer,
         matmul_integer_to_float,

@@ -22,6 +22,7 @@ COUNTS = {
     "scatternd": 7,
     "qlinearmatmul": 8,
     "scatter_elements": 7,
+    "gather_elements": 3,
     "matmulinteger": 1,
     "quantizelinear": 8,
     "dequantizelinear": 7,
@@ -34,6 +35,8 @@ FUNCTIONS = (
     "argmax",
     "argmin",
     "scatter_nd",
+    "scatter_elements",
+    "gather_elements",
     "quantized_matmul",
     "matmul_integer",
     "matmul_integer_to_float",
@@ -143,7 +146,14 @@ def test_scatter_elements_along_an_axis_with_fewer_indices(taken):
     updates = np.array([[1, 2], [3, 4]], np.float32)
     (found,) = evaluate("ScatterElements", [x, indices, updates], axis=1, reduction="add")
     assert found.tolist() == [[0, 0, 1, 2], [3, 4, 0, 0], [0, 0, 0, 0]]
-    assert taken == ["scatter_nd"]
+    assert taken == ["scatter_elements"]
+
+
+def test_gather_elements_along_an_axis_with_fewer_indices(taken):
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    (found,) = evaluate("GatherElements", [x, np.array([[3, -4, 1]])], axis=1)
+    assert found.tolist() == [[3, 0, 1]]
+    assert taken == ["gather_elements"]
 
 
 def test_a_scale_for_each_column(taken):

@@ -15,6 +15,15 @@ def scatter_nd():
     return [np.arange(6.0), np.array([[1], [4]]), np.array([7.0, 8.0])], {"reduction": "add"}
 
 
+def scatter_elements():
+    x, indices = np.array([[0.0, 1, 2], [3, 4, 5], [6, 7, 8]]), np.array([[0, 0, 1], [1, 0, 0]])
+    return [x, indices, np.array([[7.0, 8.0, 9.0], [1.0, 2.0, 3.0]])], {"axis": 0, "reduction": "add"}
+
+
+def gather_elements():
+    return [np.array([[0.0, 1, 2], [3, 4, 5], [6, 7, 8]]), np.array([[0, 0, 1], [1, 0, 0]])], {"axis": 0}
+
+
 def quantized_matmul():
     a, b = np.array([[10, 20], [30, 40]], np.uint8), np.array([[1, -1], [2, -2]], np.int8)
     scale = np.array([0.5, 0.25], np.float32)
@@ -74,6 +83,8 @@ def argmin():
 FUNCTIONS = (
     top_k,
     scatter_nd,
+    scatter_elements,
+    gather_elements,
     quantized_matmul,
     matmul_integer,
     matmul_integer_to_float,
@@ -95,7 +106,12 @@ LAYOUTS = {
     "byte-swapped": swapped,
     "F": np.asfortranarray,
 }
-SEVERAL_KERNELS = ("matmul_top_k", "dynamic_quantize_linear")  # which no kept call has
+SEVERAL_KERNELS = (
+    "matmul_top_k",
+    "dynamic_quantize_linear",
+    "scatter_elements",
+    "gather_elements",
+)  # which no kept call has
 each_operator = pytest.mark.parametrize("operator", CALLS)
 each_kept_operator = pytest.mark.parametrize("operator", [name for name in CALLS if name not in SEVERAL_KERNELS])
 

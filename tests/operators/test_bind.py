@@ -209,7 +209,10 @@ def test_arrays_without_dimensions_are_read_as_well(layout, name):
 @each_operator
 def test_what_the_function_refuses_is_refused_when_it_is_bound(operator):
     args, kwargs = CALLS[operator]()
-    for bad in ([None, *args[1:]], [np.ma.masked_array(args[0]), *args[1:]], [args[0].astype("M8[s]"), *args[1:]]):
+    refused = [None, np.ma.masked_array(args[0])]
+    if operator != "gather_elements":  # which takes any type
+        refused.append(args[0].astype("M8[s]"))
+    for bad in ([each, *args[1:]] for each in refused):
         with pytest.raises((TypeError, DmlError)) as direct:
             function(operator)(*bad, **kwargs)
         with pytest.raises(type(direct.value)) as bound:

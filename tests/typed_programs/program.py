@@ -35,6 +35,8 @@ assert_type(dmlcpu.top_k([1, 2], 1).values, NDArray[Any])
 assert_type(untyped_winners([1.0, 2.0]).values, NDArray[Any])
 
 assert_type(dmlcpu.scatter_nd(x, [[0]], np.ones((1, 8), np.float32), reduction="add", mode="drop"), Floats)
+assert_type(dmlcpu.scatter_elements(x, [[0]], np.ones((1, 1), np.float32), axis=0, reduction="add"), Floats)
+assert_type(dmlcpu.gather_elements(x, [[0]], axis=0, mode="clip"), Floats)
 dmlcpu.add_at(x, ([0, 1], [1, 1]), 1.0)
 
 assert_type(dmlcpu.matmul_integer(a, None, weights, None), NDArray[np.int32])

@@ -13,10 +13,11 @@ from dmlcpu.annotations import OutOfRange, Reduction
 from dmlcpu.common.arguments import Array, as_array
 from dmlcpu.common.parameters import check_scale
 from dmlcpu.errors import DmlError
+from dmlcpu.indexing.ranges import is_out
 from dmlcpu.kernels.gemm.work import NARROW
 from dmlcpu.operators.matmul_integer.function import matmul_integer
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
-from dmlcpu.operators.scatter_nd.call import is_out, out_of_range
+from dmlcpu.operators.scatter_nd.call import out_of_range
 from dmlcpu.operators.scatter_nd.function import scatter_nd
 from dmlcpu.operators.top_k.function import top_k
 from dmlcpu.products.arguments import PARAMETERS, SCALES, converted

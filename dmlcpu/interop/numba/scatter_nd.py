@@ -7,6 +7,7 @@ from numba.extending import overload, register_jitable
 from dmlcpu.common.arguments import check_type
 from dmlcpu.common.data_types import INDICES
 from dmlcpu.common.forms import Form
+from dmlcpu.indexing.reductions import MODES, element_type, reduction_of
 from dmlcpu.interop.numba.calls import caller_of, stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     RefusalError,
@@ -24,9 +25,8 @@ from dmlcpu.kernels.scatter_nd.reduction import PLAIN, is_reduced_in_vectors
 from dmlcpu.kernels.scatter_nd.validate import validate
 from dmlcpu.kernels.scatter_nd.work import BEFOREHAND, BLOCK_CELLS, BY_BLOCK, CLIP, RAISE, VALID, WORK
 from dmlcpu.kernels.walk import MAX_DIMS
-from dmlcpu.operators.scatter_nd.call import MODES, check as check_call, reduction_of
+from dmlcpu.operators.scatter_nd.call import NAME, check as check_call
 from dmlcpu.operators.scatter_nd.function import scatter_nd
-from dmlcpu.operators.scatter_nd.layout import element_type
 from dmlcpu.runtime.intrinsics import address_of, as_words
 from dmlcpu.runtime.jit import OWN_OPTIONS, compile_kernel, device
 from dmlcpu.runtime.records import cells_of, record_at
@@ -151,7 +151,7 @@ def _scatter_nd(x, indices, updates, reduction="none", mode="raise", out=None):
     forms = Form((1,) * x.ndim, dtype), Form(tuples, index_type), Form((1,) * updates.ndim, found), None
     how, beyond = constant("scatter_nd", "reduction", reduction), constant("scatter_nd", "mode", mode)
     typed(check_call, forms, (how, beyond))
-    word, number = element_type(dtype, how), reduction_of(dtype, how)
+    word, number = element_type(dtype, how), reduction_of(NAME, dtype, how)
     return _implementation(dtype, word, index_type, updates.ndim, coordinates, number, MODES[beyond], is_given(out))
 
 

@@ -1,5 +1,7 @@
 """Operators for ONNX's reference evaluator, which otherwise computes them in plain NumPy."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,15 +22,18 @@ from dmlcpu.annotations import Reduction
 from dmlcpu.common.arguments import Array, as_axis
 from dmlcpu.common.parameters import as_floats, check_scale
 from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
-from dmlcpu.interop.onnx.repairs import REPAIRS
+from dmlcpu.indexing.elements import check_indices
+from dmlcpu.interop.onnx.repairs import REPAIRS, GatherElements as _RepairedGatherElements
 from dmlcpu.operators.argmax.function import argmax
 from dmlcpu.operators.argmin.function import argmin
 from dmlcpu.operators.dequantize_linear.function import dequantize_linear
 from dmlcpu.operators.dynamic_quantize_linear.function import DynamicQuantized, dynamic_quantize_linear
+from dmlcpu.operators.gather_elements.function import gather_elements
 from dmlcpu.operators.matmul_integer.function import matmul_integer
 from dmlcpu.operators.matmul_integer_to_float.function import matmul_integer_to_float
 from dmlcpu.operators.quantize_linear.function import quantize_linear
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
+from dmlcpu.operators.scatter_elements.function import scatter_elements
 from dmlcpu.operators.scatter_nd.function import scatter_nd
 from dmlcpu.operators.top_k.function import TopK as TopKResult, top_k
 from dmlcpu.products.packing import PackedMatrix
@@ -85,29 +90,38 @@ class ScatterND(_Operator, _ReferenceScatterND):  # type: ignore[misc]
 
 
 class ScatterElements(_Operator, _ReferenceScatterElements):  # type: ignore[misc]
-    """ONNX ScatterElements, versions 11 to 18, by `dmlcpu.scatter_nd` of one index tuple an element."""
+    """ONNX ScatterElements, versions 11 to 18, by `dmlcpu.scatter_elements`."""
 
     def compute(
         self, data: Array, indices: Array, updates: Array, axis: int = 0, reduction: Reduction = "none"
     ) -> tuple[Array]:
         """Return the updated copy of data."""
-        axis = as_axis("ScatterElements", "axis", axis, "data", data.ndim)
-        # Errors of scatter_nd would name index tuples, and there are none.
-        if indices.dtype.kind not in "iu":
-            raise BindingError("ScatterElements", "indices.dtype", str(indices.dtype), "int32, int64")
-        if indices.ndim != data.ndim:
-            raise BindingError("ScatterElements", "indices.ndim", str(indices.ndim), f"{data.ndim}, as data has")
-        size = data.shape[axis]
-        bad = (indices < -size) | (indices >= size)
-        if bad.any():
-            where = np.unravel_index(int(bad.argmax()), bad.shape)
-            field = f"indices[{', '.join(map(str, where))}]"
-            places = f"{-size} to {size - 1}" if size else "none"
-            allowed = f"{places} (axis {axis} has {size} elements)"
-            raise IndexOutOfRangeError("ScatterElements", field, str(indices[where]), allowed)
-        tuples = np.moveaxis(np.indices(indices.shape, np.int64), 0, -1)
-        tuples[..., axis] = indices
-        return (scatter_nd(data, tuples, updates, reduction=reduction),)
+        run = partial(scatter_elements, data, indices, updates, axis=axis, reduction=reduction)
+        return (_of_elements("ScatterElements", run, data, indices, axis),)
+
+
+class GatherElements(_Operator, _RepairedGatherElements):
+    """ONNX GatherElements, versions 11 and 13, by `dmlcpu.gather_elements`."""
+
+    def compute(self, data: Array, indices: Array, axis: int = 0) -> tuple[Array]:
+        """Return the elements."""
+        return (
+            _of_elements("GatherElements", partial(gather_elements, data, indices, axis=axis), data, indices, axis),
+        )
+
+
+def _of_elements(operator: str, run: Callable[[], Array], data: Array, indices: Array, axis: int) -> Array:
+    """Return what a function returns; errors about indices name ONNX's operator."""
+    axis = as_axis(operator, "axis", axis, "data", data.ndim)
+    if indices.dtype.kind not in "iu":
+        raise BindingError(operator, "indices.dtype", str(indices.dtype), "int32, int64")
+    if indices.ndim != data.ndim:
+        raise BindingError(operator, "indices.ndim", str(indices.ndim), f"{data.ndim}, as data has")
+    try:
+        return run()
+    except IndexOutOfRangeError:
+        check_indices(operator, indices, axis, data.shape[axis])
+        raise
 
 
 class Product(_Operator):
@@ -230,6 +244,7 @@ OPS: list[type[OpRun]] = [
     ArgMin,
     ScatterND,
     ScatterElements,
+    GatherElements,
     QLinearMatMul,
     MatMulInteger,
     MatMulIntegerToFloat,

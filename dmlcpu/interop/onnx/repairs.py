@@ -110,4 +110,4 @@ class STFT(OpRun):  # type: ignore[misc]
         return (np.stack([spectra.real, spectra.imag], axis=-1).astype(signal.dtype, copy=False),)
 
 
-REPAIRS: list[type[OpRun]] = [Erf, BatchNormalization, GlobalMaxPool, GatherElements, STFT]
+REPAIRS: list[type[OpRun]] = [Erf, BatchNormalization, GlobalMaxPool, STFT]

@@ -20,7 +20,7 @@ import numpy as np
 from dmlcpu.kernels.scatter_nd.linearize import linearize
 from dmlcpu.kernels.scatter_nd.offsets import select_range
 from dmlcpu.kernels.scatter_nd.owned import copy_owned, lines_of, owned_range
-from dmlcpu.kernels.scatter_nd.places import Bounds, update_places
+from dmlcpu.kernels.scatter_nd.places import Bounds, bounds_within, update_places
 from dmlcpu.kernels.scatter_nd.reduction import ADD, OVERWRITE, Run, reduce_half, update_run
 from dmlcpu.kernels.scatter_nd.rows import add_run, copy_run
 from dmlcpu.kernels.scatter_nd.work import BLOCK, BY_BLOCK, CLIP, PLACES, RAISE, ROWS, SLICES, VALID, WORK, block_of
@@ -80,12 +80,7 @@ def apply(part, parts, x, indices, updates, out, works, scratch):
 @device
 def bounds_of(tuples):
     """Return the bounds of indices where they lie; narrow ones are read as uint32."""
-    size = np.int64(tuples.sizes[0])
-    if tuples.is_signed == 0:
-        return Bounds(size, size, np.int64(0))
-    if tuples.is_wide != 0:
-        return Bounds(size, size, size)
-    return Bounds(np.int64(min(size, np.int64(1 << 31))), size, np.int64(size - np.int64(1 << 32)))
+    return bounds_within(tuples.sizes[0], tuples.is_wide, tuples.is_signed)
 
 
 @device

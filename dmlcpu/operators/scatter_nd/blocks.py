@@ -11,9 +11,10 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.block_reader import BLOCK, as_source, cut_within, read_blocks, regions_of, tile_of
 from dmlcpu.common.forms import Form
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, bind
-from dmlcpu.operators.scatter_nd.call import NAME, Call, check, is_out, out_of_range
+from dmlcpu.indexing.ranges import is_out
+from dmlcpu.indexing.reductions import word_bytes
+from dmlcpu.operators.scatter_nd.call import NAME, Call, check, out_of_range
 from dmlcpu.operators.scatter_nd.function import as_updates, scatter_nd, update
-from dmlcpu.operators.scatter_nd.layout import word_bytes
 from dmlcpu.operators.scatter_nd.plan import plan
 from dmlcpu.runtime.threads import most_of_thread
 

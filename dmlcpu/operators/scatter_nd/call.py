@@ -5,27 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.common.arguments import Array, check_choice, type_name
-from dmlcpu.common.data_types import DATA_TYPES
+from dmlcpu.common.arguments import Array, check_choice
 from dmlcpu.common.forms import Form, Shape
 from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
-from dmlcpu.kernels.scatter_nd import reduction as reductions
-from dmlcpu.kernels.scatter_nd.work import CLIP, DROP, RAISE
+from dmlcpu.indexing.ranges import is_out, range_of
+from dmlcpu.indexing.reductions import MODES, REDUCTIONS, reduction_of
 
 NAME = "scatter_nd"
-MODES = {"raise": RAISE, "drop": DROP, "clip": CLIP}
-REDUCTIONS = {
-    "none": reductions.OVERWRITE,
-    "add": reductions.ADD,
-    "mul": reductions.MULTIPLY,
-    "min": reductions.MINIMUM,
-    "max": reductions.MAXIMUM,
-}
-# On bytes that are 0 or 1, "or" is the maximum, and "and" is the minimum.
-_BOOL_REDUCTIONS = {**REDUCTIONS, "add": reductions.MAXIMUM, "mul": reductions.MINIMUM}
-_COMPLEX_REDUCTIONS = {"add": reductions.ADD, "mul": reductions.MULTIPLY_COMPLEX}
-# What elements are computed as; a type that is not here can be overwritten but not reduced.
-COMPUTED_AS = {row.name: row.computed_as for row in DATA_TYPES.values() if row.computed_as}
 
 
 class Call(NamedTuple):
@@ -65,7 +51,7 @@ def check(forms: tuple[Any, ...], options: tuple[Any, ...]) -> Call:
     reduction, mode, *_ = options
     check_choice(NAME, "reduction", reduction, REDUCTIONS)
     check_choice(NAME, "mode", mode, MODES)
-    reduction_of(x.dtype, reduction)
+    reduction_of(NAME, x.dtype, reduction)
     if indices.dtype.kind not in "iu":
         raise UnsupportedError(NAME, "indices.dtype", str(indices.dtype), "any integer type")
     sizes, outer = x.shape, indices.shape
@@ -85,26 +71,6 @@ def check(forms: tuple[Any, ...], options: tuple[Any, ...]) -> Call:
         allowed = f"none: dimension {sizes.index(0)} has 0 elements"
         raise IndexOutOfRangeError(NAME, "indices", "clipped into an empty dimension", allowed)
     return Call(x, indices, updates, Form(x.shape, x.dtype, forms[3]), *options)
-
-
-def reduction_of(dtype: np.dtype[Any], reduction: str) -> int:
-    """Return what the kernels do for a reduction on a type."""
-    if reduction == "none":
-        return reductions.OVERWRITE
-    name = type_name(dtype)
-    known = _BOOL_REDUCTIONS if name == "bool" else _COMPLEX_REDUCTIONS if dtype.kind == "c" else REDUCTIONS
-    if name in COMPUTED_AS and reduction in known:
-        return known[reduction]
-    allowed = "a type whose values are ordered" if name in COMPUTED_AS else ", ".join(COMPUTED_AS)
-    raise UnsupportedError(NAME, f"x.dtype with reduction {reduction!r}", str(dtype), allowed)
-
-
-def is_out(indices: Array, sizes: Shape) -> Array:
-    """Return which coordinates point outside their dimension."""
-    if indices.dtype.kind == "u" and indices.itemsize >= 4:
-        return np.asarray(indices >= np.array(sizes, np.uint64))
-    limits = np.array(sizes, np.int64)
-    return np.asarray((indices < -limits) | (indices >= limits))
 
 
 def check_index(indices: Array, place: int, shape: Shape, operator: str = NAME, field: str = "indices") -> None:
@@ -127,11 +93,9 @@ def out_of_range(
     number, coordinate = divmod(place, outer[-1])
     where = (*map(int, np.unravel_index(number, outer[:-1])), coordinate)
     size = shape[coordinate]
-    lowest = 0 if dtype.kind == "u" and dtype.itemsize >= 4 else -size  # shorter ones are read as int64
-    allowed = f"{lowest} to {size - 1}" if size else "none"
     return IndexOutOfRangeError(
         operator,
         f"{field}[{', '.join(map(str, where))}]",
         str(value),
-        f"{allowed} (coordinate {coordinate} of tuple {number}; that dimension has {size} elements)",
+        f"{range_of(dtype, size)} (coordinate {coordinate} of tuple {number}; that dimension has {size} elements)",
     )

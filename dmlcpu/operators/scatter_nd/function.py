@@ -10,8 +10,8 @@ from dmlcpu.annotations import Array, Element, OutOfRange, Reduction
 from dmlcpu.common.arguments import as_array_like, check_apart, check_output, same_memory
 from dmlcpu.common.forms import AnyForm, formed, strides_of
 from dmlcpu.common.prepared import Prepared
+from dmlcpu.indexing.reductions import ANY_SIZE, word_bytes
 from dmlcpu.operators.scatter_nd.call import NAME, check_index
-from dmlcpu.operators.scatter_nd.layout import ANY_SIZE, word_bytes
 from dmlcpu.operators.scatter_nd.plan import prepare
 from dmlcpu.runtime.memory import ALIGNED, OWNS_DATA, PLAIN
 from dmlcpu.runtime.results import empty_result

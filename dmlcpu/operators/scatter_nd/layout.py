@@ -1,39 +1,19 @@
 """How the tensors of a scatter_nd lie in memory: the fields of the work record that say so."""
 
-import functools
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dmlcpu.common.arguments import type_name
+from dmlcpu.indexing.reductions import INDEX_WORD
 from dmlcpu.kernels.scatter_nd import reduction as reductions
 from dmlcpu.kernels.scatter_nd.choose import is_serial, kind_of
 from dmlcpu.kernels.walk import merge, walk_of
-from dmlcpu.operators.scatter_nd.call import COMPUTED_AS, Call
+from dmlcpu.operators.scatter_nd.call import Call
 from dmlcpu.runtime.memory import first_word, packed_strides, word_strides
 
-INDEX_WORD = np.dtype(np.uint32)
 Fields = dict[str, Any]  # of the work record
-
-ANY_SIZE = frozenset(np.dtype(kind).num for kind in "SUV")  # bytes, text and records
-_WORDS = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
-
-
-def element_type(dtype: np.dtype[Any], reduction: str, width: int = 0) -> np.dtype[Any]:
-    """Return the type that kernels see: numbers to compute with, else words; width: of a Call."""
-    return _WORDS[width or min(dtype.alignment, 8)] if reduction == "none" else np.dtype(COMPUTED_AS[type_name(dtype)])
-
-
-def word_bytes(dtype: np.dtype[Any], *values: Any) -> int:
-    """Return the bytes of the widest words of elements in arrays that lie where they do; 0: their type says it."""
-    if dtype.num not in ANY_SIZE:
-        return 0
-    arrays = [each for each in values if isinstance(each, np.ndarray)]
-    places = (dtype.itemsize, 8, *(place for array in arrays for place in (array.ctypes.data, *array.strides)))
-    multiple = functools.reduce(lambda a, b: a | b, map(abs, places))
-    return multiple & -multiple  # the lowest bit set anywhere
 
 
 @dataclass(frozen=True, slots=True)

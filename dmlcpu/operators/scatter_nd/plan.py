@@ -13,6 +13,8 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.forms import Form
 from dmlcpu.common.prepared import ByFunction, Prepared, converting
 from dmlcpu.common.regions import Tensor
+from dmlcpu.indexing.ranges import is_out
+from dmlcpu.indexing.reductions import HALVES, MODES, element_type, reduction_of
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.registry import Row
 from dmlcpu.kernels.scatter_nd import reduction as reductions
@@ -31,8 +33,8 @@ from dmlcpu.kernels.scatter_nd.work import (
     WORK,
 )
 from dmlcpu.operators.scatter_nd.buckets import Buckets, Partition, lay_buckets
-from dmlcpu.operators.scatter_nd.call import MODES, NAME, Call, check, is_out, reduction_of
-from dmlcpu.operators.scatter_nd.layout import Fields, Tensors, element_type, lay_out, tensors_of
+from dmlcpu.operators.scatter_nd.call import NAME, Call, check
+from dmlcpu.operators.scatter_nd.layout import Fields, Tensors, lay_out, tensors_of
 from dmlcpu.operators.scatter_nd.run import BY_KERNEL, BY_NUMPY, IN_PLACE, Plan, Targets
 from dmlcpu.reference import scatter_nd as reference_scatter_nd
 from dmlcpu.runtime.memory import Workspace, frombuffer, packed_strides, second_level_cache, words
@@ -44,7 +46,6 @@ _log = logging.getLogger("dmlcpu")
 _LONG = np.dtype(np.int64)
 _EXTREMES = (reductions.MINIMUM, reductions.MAXIMUM)
 _NUMBERED = (ROWS, SLICES)  # a bucket has the numbers of these updates
-_HALVES = {"float16": reductions.FLOAT16, "bfloat16": reductions.BFLOAT16}
 # Many single elements are partitioned first, where that pays: several threads then wait for memory at once. Measured on
 # Zen 4 with float32, two threads, ms, partitioned and by one thread: 100,000 into 16 MB 0.6 and 1.1, 500,000 2.2 and
 # 4.0, 2,000,000 6.4 and 13; 1,100,000 into 8 MB 3.3 and 2.8.
@@ -109,7 +110,7 @@ def plan(call: Call, budget: Budget) -> Prepared:
     dtype, mode = call.x.dtype, MODES[call.mode]
     element = element_type(dtype, call.reduction, call.width)
     tensors = tensors_of(call, element)
-    reduction, half = reduction_of(dtype, call.reduction), _HALVES.get(dtype.name, reductions.PLAIN)
+    reduction, half = reduction_of(NAME, dtype, call.reduction), HALVES.get(dtype.name, reductions.PLAIN)
     layout, copied = lay_out(tensors, call.indices.dtype, reduction, half), _copied(call, tensors)
     is_speculative = _validation(tensors, mode, copied) == SPECULATIVE
     accumulators = _accumulators(tensors, layout, element, budget) if is_speculative else 1

@@ -8,10 +8,10 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.prepared import Prepared
+from dmlcpu.indexing.reductions import INDEX_WORD
 from dmlcpu.kernels.registry import Row
 from dmlcpu.kernels.scatter_nd.work import BEFOREHAND, SPECULATIVE, VALID
 from dmlcpu.operators.scatter_nd.buckets import Partition
-from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
 from dmlcpu.runtime.kept_calls import kept_call
 from dmlcpu.runtime.memory import Workspace
 from dmlcpu.runtime.records import CELL

@@ -8,9 +8,9 @@ import pytest
 from samples import zipf
 
 from dmlcpu.common.forms import form_of, strides_of
+from dmlcpu.indexing.reductions import INDEX_WORD
 from dmlcpu.kernels.scatter_nd.work import MOST_BUCKETS, SHARE_SPACE
 from dmlcpu.operators.scatter_nd.call import check
-from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
 from dmlcpu.operators.scatter_nd.plan import plan
 from dmlcpu.runtime.memory import words
 from dmlcpu.runtime.threads import Budget

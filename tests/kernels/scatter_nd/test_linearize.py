@@ -5,10 +5,10 @@ import pytest
 from numba import njit
 from samples import INDEX_TYPES
 
+from dmlcpu.indexing.reductions import INDEX_WORD
 from dmlcpu.kernels.scatter_nd import linearize as compiled
 from dmlcpu.kernels.scatter_nd.work import CLIP, DROP, RAISE, SKIPPED, VALID, WORK
 from dmlcpu.operators.scatter_nd.function import prepare, request
-from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
 from dmlcpu.runtime.memory import words
 from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.threads import Budget

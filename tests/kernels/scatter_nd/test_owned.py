@@ -5,11 +5,11 @@ import pytest
 from numba import njit
 from samples import zipf
 
+from dmlcpu.indexing.reductions import INDEX_WORD
 from dmlcpu.kernels.scatter_nd import owned
 from dmlcpu.kernels.scatter_nd.work import BLOCK, WORK
 from dmlcpu.operators.scatter_nd.call import check
 from dmlcpu.operators.scatter_nd.function import request
-from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
 from dmlcpu.operators.scatter_nd.plan import plan
 from dmlcpu.runtime.memory import words
 from dmlcpu.runtime.records import record_at

@@ -1,0 +1,1 @@
+"""What operators that read or write elements by their indices share."""

@@ -1,0 +1,147 @@
+"""How the lines of elements lie in memory: the work record of their kernels."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.forms import Form
+from dmlcpu.indexing.reductions import INDEX_WORD
+from dmlcpu.kernels.elements.work import PIECE, WORK
+from dmlcpu.kernels.scatter_nd.owned import FALSE_SHARING
+from dmlcpu.kernels.walk import merge, walk_of
+from dmlcpu.runtime.memory import first_word, word_strides
+from dmlcpu.runtime.records import record_of
+
+# Rows of fewer elements are not worth their beginning, if the axis is longer.
+_SHORT = 8
+# Up to so many words of elements are walked through one by one, as if each were an array.
+_FEW = 3
+
+Dimension = tuple[int, int, int, int]  # a size, and the steps in table, indices and values
+_ONE: Dimension = (1, 0, 0, 0)
+
+
+class Layout(NamedTuple):
+    """The work record, and what a plan has to know of it."""
+
+    work: Array
+    elements: int  # that are moved, or their words
+    rows: int  # in all groups
+    most: int  # shares there can be
+    pieces: int  # of the indices that are validated
+
+
+class Cut(NamedTuple):
+    """The dimensions as kernels walk through them."""
+
+    groups: list[Dimension]
+    rows: Dimension
+    columns: Dimension
+    cuts_rows: bool
+    unit: int
+
+
+def lay_out(
+    table: Form,
+    indices: Form,
+    values: Form,
+    axis: int,
+    width: int,
+    *,
+    keeps_lines: bool,
+    keeps_together: bool = False,
+    **fields: Any,
+) -> Layout:
+    """Return how kernels walk through three tensors.
+
+    width: bytes of a word of table and values; keeps_lines: a share has whole lines, in their order;
+    keeps_together: a row has the words of an element; fields: the others of the work record.
+    """
+    t, i, v = word_strides(table.steps, width), word_strides(indices.steps, 4), word_strides(values.steps, width)
+    element = table.dtype.itemsize // width
+    along = [0 if d == axis else step for d, step in enumerate(t)]
+    dimensions = _merged((*indices.shape, element), (*along, 1), (*i, 0), (*v, 1))
+    is_together = element > (1 if keeps_together else _FEW)
+    cut = _cut(dimensions, width, is_together=is_together, keeps_lines=keeps_lines)
+    groups, rows, columns = cut.groups or [_ONE], cut.rows, cut.columns
+    number = math.prod(size for size, *_ in groups)
+    is_aligned = not cut.cuts_rows and columns[1] == 1 and 1 < cut.unit < columns[0]
+    units = -(-(rows if cut.cuts_rows else columns)[0] // cut.unit) + is_aligned
+    starts = first_word(table.shape, t), first_word(indices.shape, i), first_word(values.shape, v)
+    checked, pieces = _checked(indices.shape, i)
+    behind = math.prod(indices.shape[axis + 1 :])
+    work = record_of(
+        WORK,
+        size=table.shape[axis],
+        step=t[axis],
+        is_wide=indices.dtype.itemsize == 8,
+        is_signed=indices.dtype.kind == "i",
+        walk=walk_of([size for size, *_ in groups]),
+        groups=number,
+        rows=rows[0],
+        columns=columns[0],
+        cuts_rows=cut.cuts_rows,
+        unit=cut.unit,
+        units=units,
+        is_aligned=is_aligned,
+        checked=checked,
+        repeated={"rows": math.prod(indices.shape[: axis + 1]), "length": behind * indices.dtype.itemsize // 4},
+        **_tensors(starts, groups, rows, columns),
+        **fields,
+    )
+    return Layout(work, math.prod(indices.shape) * element, number * rows[0], number * units, pieces)
+
+
+def _tensors(starts: tuple[int, ...], groups: list[Dimension], rows: Dimension, columns: Dimension) -> dict[str, Any]:
+    """Return the fields of the work record that say where each tensor lies."""
+    strides = zip(*[each[1:] for each in groups], strict=True)
+    steps = zip(("table", "indices", "values"), starts, strides, rows[1:], columns[1:], strict=True)
+    return {name: {"start": s, "strides": g, "row": r, "column": c} for name, s, g, r, c in steps}
+
+
+def _merged(sizes: tuple[int, ...], *steps: tuple[int, ...]) -> list[Dimension]:
+    """Return the fewest dimensions; that of the axis, where the table has a step of 0, stays alone."""
+    merged = merge(sizes, *steps)
+    return [(n, t, i, v) for n, t, i, v in zip(*merged, strict=True) if n > 1]
+
+
+def _cut(dimensions: list[Dimension], width: int, *, is_together: bool, keeps_lines: bool) -> Cut:
+    """Return which dimensions are rows and columns, and what shares are cut along.
+
+    is_together: the last dimension has the words of an element, which are columns.
+    """
+
+    def length(each: Dimension) -> tuple[int, int]:
+        """Return the distance in memory from one element to the next; of equal ones, the longer comes first."""
+        return abs(each[2]) * INDEX_WORD.itemsize + abs(each[3]) * width, -each[0]
+
+    axis = next((each for each in dimensions if keeps_lines and each[1] == 0), None)
+    ordered = sorted(dimensions, key=length)
+    columns = ordered[0] if ordered else _ONE
+    if is_together:
+        columns = dimensions[-1]
+    elif axis and columns is not axis and columns[0] < min(_SHORT, axis[0]):
+        columns = axis
+    others = [each for each in ordered if each is not columns]
+    rows = axis if axis and axis is not columns else others[0] if others else _ONE
+    groups = [each for each in dimensions if each is not columns and each is not rows]
+    cuts_rows = rows is not axis and (rows is not _ONE or columns is axis)
+    step = abs((rows if cuts_rows else columns)[1]) * width
+    unit = columns[0] if is_together and not cuts_rows else -(-FALSE_SHARING // step) if 0 < step < FALSE_SHARING else 1
+    return Cut(groups, rows, columns, cuts_rows, unit)
+
+
+def _checked(shape: tuple[int, ...], steps: tuple[int, ...]) -> tuple[dict[str, Any], int]:
+    """Return the runs of indices that are validated, and their pieces; an index that repeats is looked at once."""
+    dimensions = [(n, step) for n, step in zip(shape, steps, strict=True) if step != 0 and n > 1]
+    (*sizes, length), (*strides, step) = merge(*zip(*dimensions, strict=True)) if dimensions else ([1], [0])
+    runs = math.prod(sizes)
+    checked = {"runs": runs, "length": length, "step": step, "walk": walk_of(sizes or [1]), "strides": strides or [0]}
+    return checked, runs * -(-length // PIECE)
+
+
+def index_form(indices: Form) -> Form:
+    """Return the form of indices as int64, if kernels do not read them as they are."""
+    return indices if indices.dtype.itemsize >= 4 else Form(indices.shape, np.dtype(np.int64))

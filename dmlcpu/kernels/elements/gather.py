@@ -1,0 +1,56 @@
+"""GATHER_ELEMENTS: a share of the output is copied from where the indices point to."""
+
+import numpy as np
+
+from dmlcpu.kernels.elements.tiles import find_offsets, tile_of
+from dmlcpu.kernels.elements.work import WORK, block_of
+from dmlcpu.kernels.scatter_nd.places import Table, bounds_within, fetch_lines
+from dmlcpu.kernels.walk import offset, share
+from dmlcpu.runtime.intrinsics import Strided, as_words
+from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.records import record_at
+
+
+@kernel
+def gather_lines(part, parts, x, indices, y, works, scratch):
+    """Write a share of y; report in scratch[part] whether an index was out of range: its element is left as it is.
+
+    x, y: words of elements; indices: as uint32.
+    """
+    work, bad = record_at(works, 0, WORK), 0
+    found = block_of(part, parts, scratch).offsets
+    first, last = share(part, parts, work.groups * work.units)
+    while first < last:
+        tile = tile_of(first, last, x, work)
+        bad |= gather_tile(tile, x, indices, y, work, found)
+        first += tile.units
+    scratch[part] = bad
+
+
+@device
+def gather_tile(tile, x, indices, y, work, found):
+    """Write the elements of a tile; return whether an index was out of range. found: room for an offset."""
+    table, lines, values = work.table, work.indices, work.values
+    o = table.start + offset(work.walk, table.strides, tile.group) + tile.first_column * table.column
+    i = lines.start + offset(work.walk, lines.strides, tile.group) + tile.first_column * lines.column
+    v = values.start + offset(work.walk, values.strides, tile.group) + tile.first_column * values.column
+    width, bad = tile.last_column - tile.first_column, 0
+    longs, bounds = as_words(indices, 0, np.int64), bounds_within(work.size, work.is_wide, work.is_signed)
+    is_wide = work.is_wide
+    for row in range(tile.first_row, tile.last_row):
+        line = Table(x, o + row * table.row, table.column, work.step)
+        new, place, done = Strided(y, v + row * values.row, values.column, width), i + row * lines.row, 0
+        while done < width:
+            if is_wide:
+                places = Strided(longs, place // 2, lines.column // 2, width)
+                done = fetch_lines(places, bounds, new, done, line)
+            else:
+                done = fetch_lines(Strided(indices, place, lines.column, width), bounds, new, done, line)
+            if done < width:
+                bad = 1
+                find_offsets(indices, place + done * lines.column, 0, 1, line.first + done * line.step, 0, work, found)
+                if found[0] >= 0:
+                    y[new.first + done * new.step] = x[found[0]]
+                done += 1
+    return bad

@@ -1,0 +1,63 @@
+"""How a share walks through its elements, and where indices point to."""
+
+from typing import NamedTuple
+
+from dmlcpu.kernels.scatter_nd.offsets import LANES, Indices, add_lines, load_index
+from dmlcpu.kernels.scatter_nd.owned import FALSE_SHARING
+from dmlcpu.kernels.scatter_nd.work import SKIPPED
+from dmlcpu.kernels.walk import offset
+from dmlcpu.runtime.jit import device
+
+
+class Tile(NamedTuple):
+    """Rows and columns of one group, and how many units of a share they are."""
+
+    group: int
+    first_row: int
+    last_row: int
+    first_column: int
+    last_column: int
+    units: int
+
+
+@device
+def tile_of(first, last, table, work):
+    """Return the tile that begins a share's units [first, last): it ends with its group. table: its words."""
+    group = first // work.units
+    begin = first - group * work.units
+    end = min(begin + last - first, work.units)
+    count = work.rows if work.cuts_rows else work.columns
+    skew = 0
+    if work.is_aligned:
+        place = table.ctypes.data // table.itemsize + work.table.start
+        place += offset(work.walk, work.table.strides, group)
+        skew = place % (FALSE_SHARING // table.itemsize)
+    start = min(max(begin * work.unit - skew, 0), count)
+    stop = count if end == work.units else min(max(end * work.unit - skew, 0), count)
+    if work.cuts_rows:
+        return Tile(group, start, stop, 0, work.columns, end - begin)
+    return Tile(group, 0, work.rows, start, stop, end - begin)
+
+
+@device
+def find_offsets(indices, first, step, count, place, place_step, work, offsets):
+    """Write where in the table `count` elements lie: an index's place is `place_step` after that of the one before.
+
+    indices: as uint32, from indices[first] on, `step` words apart. Return whether one is out of range; its offset is
+    clipped or SKIPPED.
+    """
+    size, scale, is_wide, is_signed = work.size, work.step, work.is_wide, work.is_signed
+    whole, bad = count // LANES * LANES, 0
+    for k in range(whole):
+        offsets[k] = place + k * place_step
+    if whole > 0:
+        bad = add_lines(Indices(indices, first, step, is_wide, is_signed, size), scale, offsets, whole)
+    for k in range(0 if bad else whole, count):
+        index = load_index(indices, first + k * step, is_wide, is_signed)
+        if index < 0:  # counts from the end; a uint64 above 2**63 - 1 is too large, not negative
+            index = index + size if is_signed else size
+        is_out = index < 0 or index >= size
+        bad |= is_out
+        offset = place + k * place_step + min(max(index, 0), size - 1) * scale
+        offsets[k] = SKIPPED if is_out and work.clips == 0 else offset
+    return bad

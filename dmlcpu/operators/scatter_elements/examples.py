@@ -1,0 +1,50 @@
+"""Small calls of scatter_elements that between them compile all its kernels for a type."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.directml.base import OperatorDesc
+from dmlcpu.directml.tensor import TensorDesc
+from dmlcpu.operators.scatter_elements.descriptor import ScatterElementsOperatorDesc
+from dmlcpu.operators.table import Example, Workload
+
+
+def examples(dtype: str) -> Iterator[Example]:
+    """Yield a plain call, then one that is reduced, whose elements are numbers, and rows of each kind."""
+    arguments = _arguments(dtype)
+    yield Example(arguments)
+    yield Example({**arguments, "reduction": "add"})
+    rows = {**arguments, "indices": np.broadcast_to(arguments["indices"][:, :1], arguments["indices"].shape)}
+    yield Example(rows)
+    yield Example({**rows, "reduction": "add"})
+
+
+def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
+    """Yield the plain call as a desc, with the inputs to bind."""
+    x, indices, updates, axis = _arguments("float32").values()
+    inputs = {"input_tensor": x, "indices_tensor": indices, "updates_tensor": updates}
+    tensors = {name: TensorDesc.of(array) for name, array in inputs.items()}
+    yield ScatterElementsOperatorDesc(**tensors, output_tensor=TensorDesc.of(x), axis=axis), inputs
+
+
+def workload(nbytes: int) -> Workload:
+    """Return the copy of rows of 64 float32, and half as many updates along axis 0, at random."""
+    rng, columns = np.random.default_rng(0), 64
+    count = max(1, nbytes // (14 * columns))  # of x and y 8 bytes, of indices 4, and of updates 2
+    x, half = rng.random((count, columns), np.float32), -(-count // 2)
+    indices = rng.integers(0, count, (half, columns))
+    amount = 2 * x.nbytes + indices.nbytes + x[:half].nbytes
+    return Workload({"x": x, "indices": indices, "updates": x[:half].copy(), "axis": 0}, "copy", amount)
+
+
+def _arguments(dtype: str) -> dict[str, Any]:
+    """Return 4 updates in each of 16 columns, two of the same element."""
+    indices = np.array([[0], [-2], [5], [0]]) + np.arange(16) % 2
+    return {"x": np.ones((8, 16), dtype), "indices": indices, "updates": _numbers(dtype), "axis": 0}
+
+
+def _numbers(dtype: str) -> Array:
+    return (np.arange(64) % 7).astype(dtype).reshape(4, 16)
