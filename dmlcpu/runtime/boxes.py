@@ -103,29 +103,43 @@ _setaffinity: Any = types.ExternalFunction("sched_setaffinity", types.int32(type
 def serve(boxes, first, awake):
     """Be the helper of the box at boxes[first]: do what is posted; sleep when nothing came for `awake` nanoseconds."""
     head, box = record_at(boxes, 0, HEAD), record_at(boxes, first, BOX)
-    patience = awake
+    patience, counts = awake, True  # among the awake
     add(head.awake, 0, 1)
     while True:
         idle = spin(box.state, 0, FREE, patience)
         if idle:
             compare_exchange(box.state, 0, FREE, ASLEEP)
         if load(box.state, 0) == ASLEEP:  # also if what was pending has been taken back
-            add(head.awake, 0, -1)
+            add(head.awake, 0, -1 if counts else 0)
             while load(box.state, 0) == ASLEEP:
                 sleep(box.state, 0, ASLEEP, 0)
             add(head.awake, 0, 1)
-            patience = awake
+            patience, counts = awake, True
         if _begins(box, POSTED) or _begins(box, PENDING):  # else it has been taken back
             _note_waking(box, head)  # not before: a waker might be at work on the box
             _unsteer(box)
             for i in range(box.wakes):
                 _wake(boxes, box.woken[i])
             enter(box.entry, box.launch)
-            # A caller needs the core that it has lent, or that more helpers than processors would take.
-            patience = 0 if box.steered or load(head.awake, 0) > head.spare else awake
+            counts = counts and _stays_awake(head)
+            patience = 0 if box.steered or not counts else awake  # a caller needs the core that it has lent
             _unsteer(box)
             if exchange(box.state, 0, FREE) == AWAITED:
                 wake(box.state, 0)
+
+
+@device
+def _stays_awake(head):
+    """Return whether a helper that is done still counts among the awake: not if there are more than spare processors.
+
+    Several that are done at once leave one after the other, until no more are left than may stay.
+    """
+    if load(head.awake, 0) <= head.spare:
+        return True
+    if add(head.awake, 0, -1) > head.spare:
+        return False
+    add(head.awake, 0, 1)
+    return True
 
 
 @device

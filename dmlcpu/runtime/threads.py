@@ -252,7 +252,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def get_num_threads() -> int:
-    """Return how many threads an operator may use at most.
+    """Return how many threads were asked for: calls use no more, and no more than there are processors.
 
     Returns
     -------
@@ -274,8 +274,8 @@ def get_num_threads() -> int:
 def set_num_threads(n: int) -> None:
     """Let operators use at most `n` threads, in this process, from the next call on.
 
-    Numba's own setting is left alone, and results do not depend on the number. Calls use no more threads than there
-    were processors for the process when it first asked.
+    Numba's own setting is left alone, and results do not depend on the number. Calls use no more threads than the
+    process had processors at its first call.
 
     Parameters
     ----------

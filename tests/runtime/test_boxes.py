@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from numba import njit
 from numba.core import types
 from pools import SECOND, cells, count, linger, meet, run, wait_for_sleep
 
@@ -12,6 +13,7 @@ from dmlcpu.runtime import boxes
 from dmlcpu.runtime.atomics import exchange, load, nanoseconds
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.pool import AVAILABLE, Pool
+from dmlcpu.runtime.records import record_at
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="this system has only Numba's threads")
 
@@ -223,3 +225,18 @@ def test_a_caller_is_not_confined_itself_by_a_box_without_a_helper():
         assert os.sched_getaffinity(0) == allowed
     finally:
         os.sched_setaffinity(0, allowed)
+
+
+@njit
+def leave(head, stayed):
+    """Let one helper after the other be done; note which stay awake."""
+    for helper in range(stayed.size):
+        stayed[helper] = boxes._stays_awake(record_at(head, 0, boxes.HEAD))
+
+
+@pytest.mark.parametrize("spare", [0, 1, 3, 5, 9])
+def test_as_many_helpers_stay_awake_as_there_are_spare_processors(spare):
+    pool, stayed = Pool(5), np.zeros(5, np.bool_)
+    pool._head["spare"], pool._head["awake"] = spare, 5
+    leave(pool._head.view(np.int64), stayed)
+    assert pool.awake() == stayed.sum() == min(spare, 5)
