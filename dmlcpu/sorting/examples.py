@@ -12,7 +12,7 @@ def calls(dtype: str) -> Iterator[tuple[dict[str, object], str | None]]:
     """Yield the arguments of a plain call, and of one for each kernel; the kernel, if the plan does not choose it."""
     yield {"x": numbers(dtype, (2, 40))}, None
     yield {"x": numbers(dtype, (LANES, 20))}, None
-    yield {"x": numbers(dtype, (SHORT + 20, 5)), "axis": 0}, None
+    yield {"x": numbers(dtype, (SHORT + 20, 5)), "axis": 0}, "columns"
     yield {"x": numbers(dtype, (1, 400))}, "split"
 
 

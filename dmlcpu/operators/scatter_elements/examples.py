@@ -13,13 +13,16 @@ from dmlcpu.operators.table import Example, Workload
 
 
 def examples(dtype: str) -> Iterator[Example]:
-    """Yield a plain call, then one that is reduced, whose elements are numbers, and rows of each kind."""
+    """Yield a plain call, then one that is reduced, whose elements are numbers, rows of each kind, and one line."""
     arguments = _arguments(dtype)
     yield Example(arguments)
     yield Example({**arguments, "reduction": "add"})
     rows = {**arguments, "indices": np.broadcast_to(arguments["indices"][:, :1], arguments["indices"].shape)}
     yield Example(rows)
     yield Example({**rows, "reduction": "add"})
+    yield Example(
+        {"x": np.ones(40, dtype), "indices": np.array([0, 3, 3]), "updates": _numbers(dtype)[0, :3], "axis": 0}
+    )
 
 
 def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
