@@ -26,7 +26,10 @@ def estimate(operator: Any, /, **arguments: Any) -> Estimate:
     whole = plan(call, (None,) * len(operator.results), most_of_thread())
     results = dict(zip(operator.results, whole.results, strict=True))
     return Estimate(
-        results, _needs(call, call.x.shape), lambda: min(map(partial(_needs, call), _tiles(call))), whole.kernel
+        results,
+        _needs(call, call.x.shape) - call.x.nbytes,
+        lambda: min(map(partial(_needs, call), _tiles(call))),
+        whole.kernel,
     )
 
 

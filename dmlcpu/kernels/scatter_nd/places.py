@@ -114,7 +114,7 @@ def _unless(builder: Any, is_rare: Any, usual: Any, emit: Callable[[], Any]) -> 
 
 
 # The numbers of reduction.py: overwrite, add, multiply, minimum, maximum.
-_FETCH = object()  # in the place of these: values are not written to the table but read from it
+_FETCH = "fetch"  # in the place of these: values are not written to the table but read from it
 _COMBINED = (None, _arithmetic("add"), _arithmetic("mul"), _extreme("<"), _extreme(">"))
 
 

@@ -1,5 +1,6 @@
 """When updates are rows: one index for all of them, which scatter_nd takes as a tuple."""
 
+import importlib
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,7 +10,6 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.forms import Form, Shape
 from dmlcpu.operators.scatter_elements.call import Call
-from dmlcpu.operators.table import OPERATORS
 from dmlcpu.runtime.memory import Workspace
 from dmlcpu.runtime.threads import Budget
 
@@ -55,7 +55,9 @@ def by_rows(call: Call, budget: Budget) -> Rows:
         tuples = Form((*call.indices.shape[:rest], rest), kind)
     forms = (x, tuples, updates, out.steps)
     options = (call.reduction, call.mode, call.in_place, call.width)
-    prepared = OPERATORS["scatter_nd"].calls.prepare(forms, options, budget)
+    # Here, because the table imports all operators for type checkers.
+    table = importlib.import_module("dmlcpu.operators.table")
+    prepared = table.OPERATORS["scatter_nd"].calls.prepare(forms, options, budget)
 
     def run(x: Array, indices: Array, updates: Array, out: Array) -> Any:
         return prepared.run(x, indices if drops else _tuples(indices, rest, tuples.dtype), updates, out)

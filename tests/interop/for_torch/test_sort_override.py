@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from interop.for_torch.test_overrides import ORDERED, outcomes, passed_on, takes
+from torch_calls import ORDERED, outcomes, passed_on, takes
 
 torch = pytest.importorskip("torch")
 
