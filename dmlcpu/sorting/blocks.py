@@ -48,6 +48,7 @@ def run(
         found = operator.function(block, call.axis, **options)
         for name, result in zip(operator.results, found if operator.result else (found,), strict=True):
             sinks[name].write(region, result)
+        del found, result  # before there are those of the next block
 
 
 def _checked(operator: Any, arguments: dict[str, Any]) -> tuple[Call, Source]:

@@ -14,8 +14,8 @@ def parallel_call(rng: np.random.Generator) -> Sample:
 def large_calls(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
     x = rng.random((3000, 500), np.float32)
     yield {"x": x}
-    yield {"x": x, "axis": 0, "descending": True}
-    yield {"x": x.reshape(150, 10_000)}
+    yield {"x": x.reshape(500, 3000), "axis": 0, "descending": True}
+    yield {"x": x.reshape(600, 2500)}
 
 
 def call_with_results_of(nbytes: int) -> dict[str, Any]:
