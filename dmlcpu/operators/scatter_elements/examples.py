@@ -13,7 +13,7 @@ from dmlcpu.operators.table import Example, Workload
 
 
 def examples(dtype: str) -> Iterator[Example]:
-    """Yield a plain call, then one that is reduced, whose elements are numbers, rows of each kind, and one line."""
+    """Yield a plain call, one that is reduced, whose elements are numbers, rows of each kind, and a strided line."""
     arguments = _arguments(dtype)
     yield Example(arguments)
     yield Example({**arguments, "reduction": "add"})
@@ -21,7 +21,7 @@ def examples(dtype: str) -> Iterator[Example]:
     yield Example(rows)
     yield Example({**rows, "reduction": "add"})
     yield Example(
-        {"x": np.ones(40, dtype), "indices": np.array([0, 3, 3]), "updates": _numbers(dtype)[0, :3], "axis": 0}
+        {"x": np.ones(80, dtype)[::2], "indices": np.arange(40), "updates": _numbers(dtype)[0, :40], "axis": 0}
     )
 
 
@@ -44,10 +44,10 @@ def workload(nbytes: int) -> Workload:
 
 
 def _arguments(dtype: str) -> dict[str, Any]:
-    """Return 4 updates in each of 16 columns, two of the same element."""
-    indices = np.array([[0], [-2], [5], [0]]) + np.arange(16) % 2
-    return {"x": np.ones((8, 16), dtype), "indices": indices, "updates": _numbers(dtype), "axis": 0}
+    """Return 4 updates in each of 256 columns, two of the same element: enough columns of bytes for two threads."""
+    indices = np.array([[0], [-2], [5], [0]]) + np.arange(256) % 2
+    return {"x": np.ones((8, 256), dtype), "indices": indices, "updates": _numbers(dtype), "axis": 0}
 
 
 def _numbers(dtype: str) -> Array:
-    return (np.arange(64) % 7).astype(dtype).reshape(4, 16)
+    return (np.arange(1024) % 7).astype(dtype).reshape(4, 256)

@@ -243,6 +243,8 @@ def test_samples_have_the_measured_kind_and_size():
     kinds = {
         "topk": itertools.product(["float32"], topk_forms, ("few", "many")),
         "index_put_": itertools.product(["int64"], forms, ("one index", "several indices"), ("add", "assign")),
+        "sort": itertools.product(["float32"], topk_forms),
+        "unique": [("int64", "values")],
         "_int_mm": itertools.product(("one", "few", "many"), ("rows", "columns")),
     }
     for each in [switch.override for switch in _SWITCHES.values()]:
