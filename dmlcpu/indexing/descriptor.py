@@ -15,7 +15,7 @@ UINT32 = types("UINT32")
 
 
 def level(since: FeatureLevel, dimensions: range, values: Types, indices: Types, tensors: tuple[str, ...]) -> Support:
-    """Return a row of feature levels; tensors: the names of those that have values."""
+    """Return a row of the table of feature levels; tensors: the names of tensors that hold values, not indices."""
     allowed = dict.fromkeys(tensors, Allowed(dimensions, values))
     return Support(since, {**allowed, "IndicesTensor": Allowed(dimensions, indices)})
 

@@ -16,7 +16,7 @@ from dmlcpu.runtime.records import record_of
 
 # Rows of fewer elements are not worth their beginning, if the axis is longer.
 _SHORT = 8
-# Up to so many words of elements are walked through one by one, as if each were an array.
+# The words of elements of at most so many words are moved one by one, as if they were elements.
 _FEW = 3
 
 Dimension = tuple[int, int, int, int]  # a size, and the steps in table, indices and values
@@ -71,7 +71,7 @@ def lay_out(
     units = -(-(rows if cut.cuts_rows else columns)[0] // cut.unit) + is_aligned
     starts = first_word(table.shape, t), first_word(indices.shape, i), first_word(values.shape, v)
     checked, pieces = _checked(indices.shape, i)
-    behind = math.prod(indices.shape[axis + 1 :])
+    length = math.prod(indices.shape[axis + 1 :])
     work = record_of(
         WORK,
         size=table.shape[axis],
@@ -87,7 +87,7 @@ def lay_out(
         units=units,
         is_aligned=is_aligned,
         checked=checked,
-        repeated={"rows": math.prod(indices.shape[: axis + 1]), "length": behind * indices.dtype.itemsize // 4},
+        repeated={"rows": math.prod(indices.shape[: axis + 1]), "length": length * indices.dtype.itemsize // 4},
         **_tensors(starts, groups, rows, columns),
         **fields,
     )

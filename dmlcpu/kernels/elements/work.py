@@ -48,7 +48,7 @@ WORK = record(
     values=_TENSOR,
     # Indices in the fewest runs, in any order.
     checked=record(runs=np.int64, length=np.int64, step=np.int64, walk=WALK, strides=STRIDES),
-    # Packed indices as rows of everything behind the axis, in which one index may repeat.
+    # Packed indices as rows of all dimensions after the axis; a row may repeat one index.
     repeated=record(rows=np.int64, length=np.int64),
 )
 

@@ -129,7 +129,7 @@ def round_codes(builder, w, depth, scale: types.float32, codes, sums):
         error = builder.fsub(exact, rounded)
         _add_products(builder, lost, error, error)
         _add_products(builder, kept, rounded, rounded)
-        # The lowest byte of a number beside ROUND is the integer that was added.
+        # The sum with ROUND has the rounded integer in its lowest byte.
         integers = builder.bitcast(moved, vector(ir.IntType(32), lanes))
         codes.store(builder.trunc(integers, vector(ir.IntType(8), lanes)), at)
 

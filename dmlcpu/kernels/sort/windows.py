@@ -125,7 +125,7 @@ def settle(keys, windows, words, here, first, last, n, there, counts):
 
 @device
 def settle_run(keys, windows, words, begin, stop, spare, counts):
-    """Sort a run by the bits behind the windows; its words get these for their windows."""
+    """Sort a run by the bits after the windows, which replace the windows in its words."""
     for i in range(begin, stop):
         position = position_of(words[i])
         words[i] = rest_of(keys, position, windows) << np.uint64(32) | np.uint64(position)

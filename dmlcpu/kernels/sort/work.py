@@ -56,7 +56,7 @@ def share_cells(words: int, n: int, width: int, lanes: int) -> int:
 
 
 def lines_of(cells: int) -> int:
-    """Return so many cells in whole cache lines."""
+    """Return a number of cells, rounded up to whole cache lines."""
     return cells + -cells % LINE_CELLS
 
 

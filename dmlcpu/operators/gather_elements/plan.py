@@ -88,7 +88,7 @@ class Plan(Prepared):
     view: Callable[..., Array]  # returns the words of an array
 
     def run(self, x: Array, indices: Array, y: Array, is_new: bool = False) -> bool | None:
-        """Run; return True if an index is refused. is_new: nobody else has y."""
+        """Run; return True if an index is refused. is_new: y was made for this call."""
         scratch, flat = self.workspace.take(), self.view(indices, INDEX_WORD)
         is_refused = False
         if self.validate and not is_new:

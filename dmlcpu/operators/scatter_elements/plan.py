@@ -25,7 +25,7 @@ from dmlcpu.runtime.threads import REFERENCE, Budget
 
 _log = logging.getLogger("dmlcpu")
 
-# Whether packed indices repeat in rows is looked at from so many elements on, and rows of so many.
+# Calls of at least so many elements, in rows of at least so many, look whether packed indices repeat along rows.
 _MANY, _LONG = 10_000, 8
 # A copy of out is made, and written back, in the time in which indices of so many times its bytes are validated.
 _DRAFTED, _MOST_DRAFTED = 4, 16 << 20
@@ -93,7 +93,7 @@ class Plan(Prepared):
     view: Callable[..., Array]  # returns the words of an array
 
     def run(self, x: Array, indices: Array, updates: Array, out: Array, is_new: bool = False) -> bool | None:
-        """Run; return True if an index is refused. is_new: nobody else has out."""
+        """Run; return True if an index is refused. is_new: out was made for this call."""
         if self.repeated and self._are_rows(indices, *self.repeated):
             return _run_rows(self.repeated.rows, x, indices, updates, out)
         if self.drafts and not is_new:
