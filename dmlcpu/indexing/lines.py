@@ -12,12 +12,15 @@ from dmlcpu.kernels.elements.work import PIECE, WORK
 from dmlcpu.kernels.scatter_nd.owned import FALSE_SHARING
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.runtime.memory import first_word, word_strides
-from dmlcpu.runtime.records import record_of
+from dmlcpu.runtime.records import CACHE_LINE, record_of
 
 # Rows of fewer elements are not worth their beginning, if the axis is longer.
 _SHORT = 8
 # The words of elements of at most so many words are moved one by one, as if they were elements.
 _FEW = 3
+# A table of more bytes is in memory, not in caches. A cache line of it takes so many nanoseconds (Zen 3: 12 to 28).
+_FAR = 8 << 20
+_MISS = 20
 
 Dimension = tuple[int, int, int, int]  # a size, and the steps in table, indices and values
 _ONE: Dimension = (1, 0, 0, 0)
@@ -31,6 +34,7 @@ class Layout(NamedTuple):
     rows: int  # in all groups
     most: int  # shares there can be
     pieces: int  # of the indices that are validated
+    misses: int  # nanoseconds on one thread until the lines of a large table have come from memory
 
 
 class Cut(NamedTuple):
@@ -91,7 +95,9 @@ def lay_out(
         **_tensors(starts, groups, rows, columns),
         **fields,
     )
-    return Layout(work, math.prod(indices.shape) * element, number * rows[0], number * units, pieces)
+    elements = math.prod(indices.shape) * element
+    misses = _MISS * min(elements, table.nbytes // CACHE_LINE) if table.nbytes > _FAR else 0
+    return Layout(work, elements, number * rows[0], number * units, pieces, misses)
 
 
 def _tensors(starts: tuple[int, ...], groups: list[Dimension], rows: Dimension, columns: Dimension) -> dict[str, Any]:

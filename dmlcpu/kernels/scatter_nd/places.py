@@ -5,6 +5,7 @@ So a processor has the loads of many updates under way at once. Two threads that
 own updates were slower: they mispredict branches (Zen 3 and Zen 4, 900 to 1,000,000 elements).
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from dmlcpu.runtime.jit import device
 # Updates in a turn of a loop. Measured on Zen 4, 4,000,000 float32 added to 1,000, ns an update: 1 0.83, 2 0.66. With 4
 # the addresses do not fit the registers: 250,000 that overwrite 10,000 take 0.83 ns, with 2 0.55.
 _TURN = 2
+_PACKED_TURN = 8  # of elements that are read from one line
 _LONG = ir.IntType(64)
 # Weights of a branch. With them LLVM does not make it a select, which would lengthen the chain of a hot element.
 _USUAL = 100_000, 1
@@ -153,11 +155,11 @@ def _update(loop: _Loop, index: Any, ahead: int, combine: Any) -> None:
     builder.store(combine(loop, builder.load(target), new) if combine else new, target)
 
 
-def _update_all(loop: _Loop, combine: Any) -> None:
+def _update_all(loop: _Loop, combine: Any, turn: int = _TURN) -> None:
     """Emit the updates from the first on: whole turns, then the rest one by one."""
     builder, end = loop.builder, loop.places.count
-    turns = builder.sub(end, builder.srem(builder.sub(end, loop.first), _LONG(_TURN)))
-    for first, last, count in ((loop.first, turns, _TURN), (turns, end, 1)):
+    turns = builder.sub(end, builder.srem(builder.sub(end, loop.first), _LONG(turn)))
+    for first, last, count in ((loop.first, turns, turn), (turns, end, 1)):
         with cgutils.for_range_slice(builder, first, last, _LONG(count), inc=True) as (index, _):
             for ahead in range(count):
                 _update(loop, index, ahead, combine)
@@ -181,9 +183,21 @@ def update_lines(builder, places, bounds, values, first, table, reduction) -> ty
 
 @emitted
 def fetch_lines(builder, places, bounds, values, first, table) -> types.intp:
-    """Read elements of a `Table` instead, and write them to the places of values."""
-    loop = _loop(builder, (places, bounds, values, first), table.array, _places_of(builder, table))
-    _update_all(loop, _FETCH)
+    """Read elements of a `Table` instead, and write them to the places of values.
+
+    Places and values that are packed, with one packed line, take half as many instructions, so a processor has twice as
+    many loads under way: 64 elements of each of 4,096 lines of 50,000 take 3.5 ms instead of 5.2 (Zen 3, one thread).
+    """
+    loop, one = _loop(builder, (places, bounds, values, first), table.array, _places_of(builder, table)), _LONG(1)
+    steps = (places.step, one), (values.step, one), (table.scale, one), (table.step, _LONG(0))
+    are_packed = functools.reduce(builder.and_, [builder.icmp_signed("==", *each) for each in steps])
+    with builder.if_else(are_packed) as (packed, other):
+        with packed:
+            sides = {"places": places._replace(step=one), "values": values._replace(step=one)}
+            one_line = loop._replace(at=lambda _, place: builder.add(table.first, place), **sides)
+            _update_all(one_line, _FETCH, _PACKED_TURN)
+        with other:
+            _update_all(loop, _FETCH)
     builder.branch(loop.done)
     builder.position_at_end(loop.done)
     return builder.load(loop.refused)

@@ -142,7 +142,7 @@ def _plan(call: Call, results: tuple[Tensor, ...], budget: Budget) -> Plan:
 
 def _nanoseconds(layout: Layout) -> int:
     """Return what the copies take on one thread, within a factor of 2 (Zen 4)."""
-    return layout.elements + 10 * layout.rows
+    return layout.elements + 10 * layout.rows + layout.misses
 
 
 def _check_only(call: Call, x: Array, indices: Array, y: Array, is_new: bool = False) -> bool | None:

@@ -204,7 +204,7 @@ def _is_drafted(call: Call) -> bool:
 
 def _nanoseconds(layout: Layout) -> int:
     """Return what the updates take on one thread, within a factor of 2 (Zen 4)."""
-    return 2 * layout.elements + 10 * layout.rows
+    return 2 * layout.elements + 10 * layout.rows + layout.misses
 
 
 def _is_packed_alike(call: Call) -> bool:
