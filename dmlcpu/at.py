@@ -152,7 +152,7 @@ def _apply(name: str, reduction: str, ufunc: np.ufunc | None, x: Any, indices: A
         raise TypeError(f"{name}: x is {type(x).__name__}; allowed: a numpy.ndarray")
     if not x.flags.writeable:  # ufunc.at would write to it
         raise BindingError(name, "x", "read-only", "an array that can be written to")
-    if type(indices) is type(x) is np.ndarray and x.ndim == indices.ndim == 1 and indices.size < LIMITS.single_updates:
+    if type(x) is np.ndarray and _are_few(indices, x):
         _apply_by_numpy(ufunc, x, indices, updates)  # at once: such calls take NumPy a microsecond
         return
     x = np.asarray(x) if type(x) is np.memmap else x
@@ -170,6 +170,22 @@ def _apply(name: str, reduction: str, ufunc: np.ufunc | None, x: Any, indices: A
         ufunc.at(x[:0], np.zeros(0, np.intp), np.asarray(updates)[:0])
         updates = np.broadcast_to(updates, np.shape(x[indices]))
     _apply_by_numpy(ufunc, x, indices, updates)
+
+
+def _are_few(indices: Any, x: Array) -> bool:
+    """Return whether indices are arrays of one shape that name few single elements; others are looked at later."""
+    if type(indices) is not tuple:
+        return type(indices) is np.ndarray and x.ndim == indices.ndim == 1 and indices.size < LIMITS.single_updates
+    if not 1 < x.ndim == len(indices):
+        return False
+    first = indices[0]
+    if type(first) is not np.ndarray or first.size >= LIMITS.reduced_elements:
+        return False
+    shape = first.shape
+    for each in indices:
+        if type(each) is not np.ndarray or each.shape != shape:
+            return False
+    return True
 
 
 def _apply_by_numpy(ufunc: np.ufunc | None, x: Array, indices: Any, updates: Any) -> None:
