@@ -12,7 +12,7 @@ from asv_files import load
 
 gate, changes, environments = load("gate.__main__"), load("gate.changes"), load("gate.environments")
 FAKE_CHILD = Path(__file__).parent / "fake_child.py"
-TABLES = {"argmax": ["one", "other"]}  # no group has it: it belongs to all
+TABLES = {"newest": ["one", "other"]}  # no group has it: it belongs to all
 KERNEL = b"def kernel():\n    return 1\n"
 
 
@@ -81,13 +81,13 @@ def test_a_slowdown_is_timed_again_and_reported(run):
     code, printed = run("HEAD~1", factors={"one": 1.1})
     assert code == 1
     found = rows(printed)
-    assert (found["argmax: one"], found["argmax: other"]) == ("slower", "quiet")
-    assert "gate: again: 3 of 3: argmax: one" in printed.err
+    assert (found["newest: one"], found["newest: other"]) == ("slower", "quiet")
+    assert "gate: again: 3 of 3: newest: one" in printed.err
 
 
 def test_a_gain_passes(run):
     code, printed = run("HEAD~1", factors={"one": 0.8})
-    assert (code, rows(printed)["argmax: one"]) == (0, "faster")
+    assert (code, rows(printed)["newest: one"]) == (0, "faster")
 
 
 def test_the_threshold_is_an_option(run):
@@ -102,11 +102,11 @@ def test_a_biased_control_withholds_the_verdict(run):
 
 def test_a_new_case_is_no_error(run):
     code, printed = run("HEAD~1", base={"missing": {"one": "AttributeError: no"}})
-    assert (code, rows(printed)["argmax: one"]) == (0, "new (AttributeError: no)")
+    assert (code, rows(printed)["newest: one"]) == (0, "new (AttributeError: no)")
 
 
 def test_nothing_that_both_can_do_is_no_verdict(run):
-    code, printed = run("HEAD~1", base={"missing": dict.fromkeys(TABLES["argmax"], "ImportError: no")})
+    code, printed = run("HEAD~1", base={"missing": dict.fromkeys(TABLES["newest"], "ImportError: no")})
     assert code == 2
     assert "no cell could be timed on both sides" in printed.out
 
@@ -135,7 +135,7 @@ def test_what_the_map_calls_untimed_is_named(run, repository):
         (["HEAD~1"], {"dies": True}, "the process of head ended with status 3"),
         (["HEAD~1"], {"numpy": "3"}, "the versions differ"),
         (["HEAD~1"], {"folder": "/elsewhere"}, "which is not its own environment"),
-        (["HEAD~1", "--tables", "nosuch"], {}, "no table nosuch; there are argmax"),
+        (["HEAD~1", "--tables", "nosuch"], {}, "no table nosuch; there are newest"),
         (["HEAD~1", "--cases", "nosuch"], {}, "no case of the tables is chosen"),
     ],
 )
