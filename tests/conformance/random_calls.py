@@ -2,7 +2,8 @@
 
     python tests/conformance/random_calls.py --calls 40000 --seed 0
 
-Each call is drawn from its own seed, so that a difference can be repeated alone: --only SEED. --operators limits them.
+Each call is drawn from its own seed, so that a difference can be repeated alone: --only SEED, with the
+same --operators, which are all unless there are names.
 """
 
 import argparse
