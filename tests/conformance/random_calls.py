@@ -16,7 +16,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from by_numpy import by_numpy
+from conformance.by_numpy import by_numpy
 from samples import THREADS, Sample, as_tuple, assert_same_bits, modules_of_calls, random_example, strided
 
 from dmlcpu.operators import OPERATORS

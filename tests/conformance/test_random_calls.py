@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from by_numpy import CALLS, by_numpy
+from conformance.by_numpy import CALLS, by_numpy
 from random_calls import check_call, maker
 from samples import random_example
 
