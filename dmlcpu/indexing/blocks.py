@@ -1,12 +1,17 @@
 """What the blocks of elements share: blocks of whole lines, and the error about an index before anything is written."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from dmlcpu.common.block_reader import BLOCK, read_blocks, regions_of, tile_of
 from dmlcpu.common.forms import Form, Shape
 from dmlcpu.common.regions import Region, Source
 from dmlcpu.indexing.elements import out_of_range
+from dmlcpu.indexing.lines import index_form
 from dmlcpu.indexing.ranges import is_out
+
+# Bytes for each byte of indices that are only checked: two blocks, and flags of those out of range.
+_SCANNED = 6
 
 
 def tiles_of(form: Form, axis: int) -> Iterator[Shape]:
@@ -35,8 +40,19 @@ def part_of(tile: Shape, axis: int, shape: Shape) -> Shape:
     return tuple(n if d == axis else min(size, n) for d, (size, n) in enumerate(zip(tile, shape, strict=True)))
 
 
-def refuse_out(operator: str, indices: Source, axis: int, size: int, stopping: Callable[[], bool], most: int) -> None:
-    """Refuse the first index that is out of range, as the function does; most: bytes of a block."""
+def converted_bytes(indices: Form) -> int:
+    """Return the bytes of a copy of indices that kernels do not read as they are."""
+    return 0 if index_form(indices) is indices else index_form(indices).nbytes
+
+
+def refuse_out(
+    operator: str, call: Any, indices: Source, stopping: Callable[[], bool] = lambda: False, memory: int | None = None
+) -> None:
+    """Refuse the first index that is out of range, as the function does, if the call's mode is "raise"."""
+    if call.mode != "raise":
+        return
+    axis, size = call.axis, call.x.shape[call.axis]
+    most = BLOCK if memory is None else min(BLOCK, memory // _SCANNED)
     tile = tile_of(indices.shape, max(1, most // indices.dtype.itemsize))
     for region, block in read_blocks(indices, regions_of(indices.shape, tile), stopping):
         bad = is_out(block, (size,))

@@ -3,10 +3,9 @@
 from typing import Any
 
 from dmlcpu.directml.base import Bound, OperatorDesc
-from dmlcpu.directml.checks import check_range
+from dmlcpu.directml.checks import check_range, dml_name
 from dmlcpu.directml.enums import FeatureLevel
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, Types, types
-from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.indexing.elements import check_indices
 
 UP_TO_64 = types("FLOAT64 FLOAT32 FLOAT16 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8")
@@ -41,15 +40,9 @@ def check_tensors(desc: OperatorDesc, table: tuple[str, ...], lines: tuple[str, 
     sizes = (*x.sizes[: own.axis], indices.sizes[own.axis], *x.sizes[own.axis + 1 :])
     own._check_sizes("IndicesTensor", indices, sizes, "InputTensor.Sizes but along Axis")
     for name in lines:
-        _check_like(own, name, indices.sizes, "IndicesTensor.Sizes")
+        own._check_sizes(dml_name(name), getattr(own, name), indices.sizes, "IndicesTensor.Sizes")
     for name in table:
-        _check_like(own, name, x.sizes, "InputTensor.Sizes")
-
-
-def _check_like(desc: Any, name: str, sizes: tuple[int, ...], reason: str) -> None:
-    tensor: TensorDesc = getattr(desc, name)
-    field = {"updates_tensor": "UpdatesTensor", "output_tensor": "OutputTensor"}[name]
-    desc._check_sizes(field, tensor, sizes, reason)
+        own._check_sizes(dml_name(name), getattr(own, name), x.sizes, "InputTensor.Sizes")
 
 
 def refuse(desc: Any, bound: Bound) -> None:

@@ -30,6 +30,11 @@ def check_elements(operator: str, x: Form, indices: Form, given_axis: Any, mode:
     return axis
 
 
+def is_refused(call: Any, indices: Array) -> bool:
+    """Return whether a call of scatter_elements or gather_elements refuses an index."""
+    return call.mode == "raise" and bool(is_out(indices, (call.x.shape[call.axis],)).any())
+
+
 def check_indices(operator: str, indices: Array, axis: int, size: int, field: str = "indices") -> None:
     """Refuse the first index that is out of range, if there is one; size: of x along the axis."""
     bad = is_out(indices, (size,))

@@ -148,6 +148,11 @@ def _checked(shape: tuple[int, ...], steps: tuple[int, ...]) -> tuple[dict[str, 
     return checked, runs * -(-length // PIECE)
 
 
+def reported(parts: int, scratch: Array) -> bool:
+    """Return whether a share reports what its kernel looks for."""
+    return any(scratch.item(part) for part in range(parts))
+
+
 def index_form(indices: Form) -> Form:
     """Return the form of indices as int64, if kernels do not read them as they are."""
     return indices if indices.dtype.itemsize >= 4 else Form(indices.shape, np.dtype(np.int64))

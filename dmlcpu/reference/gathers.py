@@ -23,7 +23,7 @@ def gather_elements(
     result = np.empty(indices.shape, x.dtype)
     lines, all_places, found = (axis_first(array, axis) for array in (x, indices, result))
     for places, target in zip(all_places, found, strict=True):
-        at = [in_range(int(place), x.shape[axis], mode) for place in places.flat]
+        at = [in_range(int(place), x.shape[axis], mode) for place in places.ravel()]
         where = np.reshape(np.array(at, int), places.shape)
         target[...] = lines[(where, *np.indices(places.shape))]
     return written(result, out)

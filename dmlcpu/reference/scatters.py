@@ -68,7 +68,7 @@ def scatter_elements(
     result = np.array(x, order="C")  # a copy
     lines, all_places, all_updates = (axis_first(array, axis) for array in (result, indices, updates))
     for places, update in zip(all_places, all_updates, strict=True):
-        at = [in_range(int(place), x.shape[axis], mode) for place in places.flat]
+        at = [in_range(int(place), x.shape[axis], mode) for place in places.ravel()]
         used = np.array([place is not None for place in at], bool).reshape(places.shape)
         others = np.nonzero(used)
         where = (np.array([place for place in at if place is not None], int), *others)
@@ -78,7 +78,7 @@ def scatter_elements(
 
 def axis_first(array: Array, axis: int) -> Array:
     """Return a view in which the axis comes first, and another dimension follows even if there was none."""
-    return np.moveaxis(array[..., None], axis if axis >= 0 else axis - 1, 0)
+    return np.moveaxis(array, axis, 0) if array.ndim > 1 else array[:, None]
 
 
 def in_range(index: int, size: int, mode: str) -> int | None:

@@ -2,7 +2,8 @@
 
     python tests/conformance/random_calls.py --calls 40000 --seed 0
 
-Each call is drawn from its own seed, so that a difference can be repeated alone: --only SEED.
+Each call is drawn from its own seed, so that a difference can be repeated alone: --only SEED, with the
+same --operators, which are all unless there are names.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from conformance.by_numpy import by_numpy
 from samples import THREADS, Sample, as_tuple, assert_same_bits, modules_of_calls, random_example, strided
 
 from dmlcpu.operators import OPERATORS
@@ -59,6 +61,9 @@ def check_call(seed: int, makers: Sequence[Maker] = RANDOM_CALLS) -> str:
     rng = np.random.default_rng(seed)
     call = makers[rng.integers(len(makers))](rng)
     expected = call.expected()
+    if (defined := by_numpy(call)) is not None:
+        native = [y.astype(y.dtype.newbyteorder("=")) for y in as_tuple(defined)]
+        assert_same_bits(native, expected, "NumPy and the reference")
     for position, threads in enumerate(THREADS):
         with use_budget(threads, grain=1):
             # In place destroys the argument, so it comes last.
@@ -76,13 +81,15 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=40_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first call")
     parser.add_argument("--only", type=int, help="one call, by its seed")
+    parser.add_argument("--operators", nargs="+", choices=OPERATORS, default=list(OPERATORS))
     options = parser.parse_args()
+    makers = [maker(name) for name in options.operators]
     seeds = [options.only] if options.only is not None else range(options.seed, options.seed + options.calls)
-    count = dict.fromkeys(OPERATORS, 0)
+    count = dict.fromkeys(options.operators, 0)
     differences = 0
     for seed in seeds:
         try:
-            count[check_call(seed)] += 1
+            count[check_call(seed, makers)] += 1
         except Exception as error:
             differences += 1
             print(f"seed {seed}: {error!r}", file=sys.stderr)

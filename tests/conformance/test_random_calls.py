@@ -2,8 +2,10 @@
 
 import functools
 
+import numpy as np
 import pytest
-from random_calls import check_call
+from conformance.by_numpy import CALLS, by_numpy
+from random_calls import check_call, maker
 from samples import random_example
 
 from dmlcpu.operators import OPERATORS
@@ -22,3 +24,8 @@ def test_examples_in_other_layouts_equal_the_reference(name):
     """This covers operators without random calls of their own."""
     example = functools.partial(random_example, operator=name)
     assert {check_call(seed, [example]) for seed in range(50)} == {name}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_some_calls_are_compared_with_numpy(name):
+    assert any(by_numpy(maker(name)(np.random.default_rng(seed))) is not None for seed in range(20))

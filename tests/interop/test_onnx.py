@@ -22,6 +22,7 @@ COUNTS = {
     "scatternd": 7,
     "qlinearmatmul": 8,
     "scatter_elements": 7,
+    "scatter_with": 2,
     "gather_elements": 3,
     "matmulinteger": 1,
     "quantizelinear": 8,
@@ -54,7 +55,8 @@ def node_tests():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in COUNTS:
-            importlib.import_module(f"{node.__name__}.{name.replace('_', '')}")
+            module = "scatter" if name == "scatter_with" else name.replace("_", "")
+            importlib.import_module(f"{node.__name__}.{module}")
     return node._NodeTestCases
 
 
@@ -147,6 +149,16 @@ def test_scatter_elements_along_an_axis_with_fewer_indices(taken):
     (found,) = evaluate("ScatterElements", [x, indices, updates], axis=1, reduction="add")
     assert found.tolist() == [[0, 0, 1, 2], [3, 4, 0, 0], [0, 0, 0, 0]]
     assert taken == ["scatter_elements"]
+
+
+def test_scatter_is_an_older_name_of_scatter_elements(taken):
+    x, updates = np.zeros((3, 2), np.float32), np.ones((1, 2), np.float32)
+    for opset in (9, 10):
+        (found,) = evaluate("Scatter", [x, np.array([[2, -3]]), updates], opset=opset)
+        assert found.tolist() == [[0, 1], [0, 0], [1, 0]]
+    assert taken == ["scatter_elements"] * 2
+    with pytest.raises(IndexError, match=r"Scatter: indices\[0, 1\] is 5; allowed: -3 to 2 \(axis 0 has 3 elements\)"):
+        evaluate("Scatter", [x, np.array([[0, 5]]), updates], opset=10)
 
 
 def test_gather_elements_along_an_axis_with_fewer_indices(taken):

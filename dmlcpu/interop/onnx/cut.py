@@ -10,7 +10,15 @@ from onnx import numpy_helper
 from dmlcpu.interop.onnx.graphs import MICROSOFT, name_of, reads, result_of
 
 # Nodes that are taken from ONNX Runtime. Erf is there for the evaluator alone.
-TAKEN = {"TopK", "ScatterND", "ScatterElements", "QLinearMatMul", "MatMulInteger", f"{MICROSOFT}.MatMulIntegerToFloat"}
+TAKEN = {
+    "TopK",
+    "ScatterND",
+    "ScatterElements",
+    "Scatter",
+    "QLinearMatMul",
+    "MatMulInteger",
+    f"{MICROSOFT}.MatMulIntegerToFloat",
+}
 _DYNAMIC = "DynamicQuantizeLinear"
 _JOINED = "ONNX Runtime joins it with its neighbours"
 # Why nodes that there is a kernel for were left to ONNX Runtime.

@@ -97,7 +97,11 @@ class ScatterElements(_Operator, _ReferenceScatterElements):  # type: ignore[mis
     ) -> tuple[Array]:
         """Return the updated copy of data."""
         run = partial(scatter_elements, data, indices, updates, axis=axis, reduction=reduction)
-        return (_of_elements("ScatterElements", run, data, indices, axis),)
+        return (_of_elements(type(self).__name__, run, data, indices, axis),)
+
+
+class Scatter(ScatterElements):
+    """ONNX Scatter, versions 9 and 10: the older name of ScatterElements, which the evaluator does not have."""
 
 
 class GatherElements(_Operator, _RepairedGatherElements):
@@ -244,6 +248,7 @@ OPS: list[type[OpRun]] = [
     ArgMin,
     ScatterND,
     ScatterElements,
+    Scatter,
     GatherElements,
     QLinearMatMul,
     MatMulInteger,

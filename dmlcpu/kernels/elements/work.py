@@ -55,7 +55,6 @@ WORK = record(
 # A share's workspace for a block of elements.
 BLOCK_SPACE = record(
     offsets=(np.int64, BLOCK),
-    values=(np.int64, BLOCK),
     guard=(np.int64, 16),  # against false sharing
 )
 BLOCK_CELLS = cells_of(BLOCK_SPACE)

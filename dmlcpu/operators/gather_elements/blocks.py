@@ -1,15 +1,13 @@
 """gather_elements on arrays that are read, and a result that is written, some lines at a time."""
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dmlcpu.common.block_reader import BLOCK, Buffer, as_source, cut_within, extent, read_blocks, regions_of
+from dmlcpu.common.block_reader import Buffer, as_source, cut_within, extent, read_blocks, regions_of
 from dmlcpu.common.forms import Form, Shape
 from dmlcpu.common.regions import Estimate, Sink, Source, bind
-from dmlcpu.indexing.blocks import along, part_of, refuse_out, tiles_of
-from dmlcpu.indexing.lines import index_form
+from dmlcpu.indexing.blocks import along, converted_bytes, part_of, refuse_out, tiles_of
 from dmlcpu.indexing.reductions import word_bytes
 from dmlcpu.operators.gather_elements.function import gather_elements
 from dmlcpu.operators.gather_elements.plan import NAME, Call, check, plan
@@ -17,20 +15,15 @@ from dmlcpu.runtime.threads import most_of_thread
 
 SOURCES = ("x", "indices")
 
-# Bytes for each byte of indices that are only checked: two blocks, and flags of those out of range.
-_SCANNED = 6
-
 
 def estimate(**arguments: Any) -> Estimate:
     """Return the results and the memory of a call; refuse what the function refuses. Only indices may be read."""
     call, (_, indices) = _checked(arguments)
-    if call.mode == "raise":
-        refuse_out(NAME, indices, call.axis, call.x.shape[call.axis], lambda: False, BLOCK)
+    refuse_out(NAME, call, indices)
     prepared = plan(call, most_of_thread())
-    converted = 0 if index_form(call.indices) is call.indices else 8 * math.prod(call.indices.shape)
     return Estimate(
         {"y": prepared.results[0]},
-        call.x.nbytes + call.indices.nbytes + converted + call.y.nbytes + prepared.workspace_bytes,
+        call.x.nbytes + call.indices.nbytes + converted_bytes(call.indices) + call.y.nbytes + prepared.workspace_bytes,
         lambda: min(map(partial(_needs, call), tiles_of(call.indices, call.axis))),
         prepared.kernel,
     )
@@ -51,8 +44,7 @@ def run(
     """Write the result by blocks of whole lines."""
     call, (x, indices) = _checked(arguments)
     tile = cut_within(NAME, memory, tiles_of(call.indices, call.axis), partial(_needs, call))
-    if call.mode == "raise":
-        refuse_out(NAME, indices, call.axis, call.x.shape[call.axis], stopping, min(BLOCK, memory // _SCANNED))
+    refuse_out(NAME, call, indices, stopping, memory)
     options: Any = {"axis": call.axis, "mode": "clip"}  # in mode "raise" none is out of range now
     out = Buffer()
     for region, block in read_blocks(indices, regions_of(call.indices.shape, tile), stopping):
@@ -66,6 +58,5 @@ def _needs(call: Call, tile: Shape) -> int:
     """Return the bytes of two blocks of indices, and of the lines of x and of the result for one."""
     x, indices = Form(part_of(tile, call.axis, call.x.shape), call.x.dtype), Form(tile, call.indices.dtype)
     y = Form(tile, call.x.dtype)
-    converted = 0 if index_form(indices) is indices else 8 * math.prod(tile)
     workspace = plan(call._replace(x=x, indices=indices, y=y), most_of_thread()).workspace_bytes
-    return x.nbytes + 2 * indices.nbytes + converted + y.nbytes + workspace
+    return x.nbytes + 2 * indices.nbytes + converted_bytes(indices) + y.nbytes + workspace

@@ -5,7 +5,7 @@ from typing import Any, overload
 from numpy.typing import ArrayLike, NDArray
 
 from dmlcpu.annotations import Array, Clipping, Element
-from dmlcpu.common.arguments import as_integer, check_apart, check_output, own_all
+from dmlcpu.common.arguments import as_axis, as_integer, check_apart, check_output, own_all
 from dmlcpu.common.forms import formed, strides_of
 from dmlcpu.common.prepared import Prepared, Request
 from dmlcpu.indexing.elements import check_indices
@@ -83,7 +83,7 @@ def gather_elements(
     result = allocate(prepared, arrays, out)
     while prepared.run(*arrays, result, out is None) is not None:  # again, if another thread has written a valid index
         source, given = arrays
-        axis %= source.ndim
+        axis = as_axis(NAME, "axis", axis, "x", source.ndim)
         check_indices(NAME, given, axis, source.shape[axis])
     return result
 

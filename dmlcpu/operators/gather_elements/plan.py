@@ -12,9 +12,8 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.forms import Form, fitting
 from dmlcpu.common.prepared import ByFunction, Prepared, converting
 from dmlcpu.common.regions import Tensor
-from dmlcpu.indexing.elements import check_elements
-from dmlcpu.indexing.lines import Layout, index_form, lay_out
-from dmlcpu.indexing.ranges import is_out
+from dmlcpu.indexing.elements import check_elements, is_refused
+from dmlcpu.indexing.lines import Layout, index_form, lay_out, reported
 from dmlcpu.indexing.reductions import INDEX_WORD, element_type
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.elements.work import BLOCK_CELLS
@@ -90,20 +89,15 @@ class Plan(Prepared):
     def run(self, x: Array, indices: Array, y: Array, is_new: bool = False) -> bool | None:
         """Run; return True if an index is refused. is_new: y was made for this call."""
         scratch, flat = self.workspace.take(), self.view(indices, INDEX_WORD)
-        is_refused = False
+        has_bad = False
         if self.validate and not is_new:
             self.validate(flat, self.work, scratch)
-            is_refused = _reported(self.checkers, scratch)
-        if not is_refused:
+            has_bad = reported(self.checkers, scratch)
+        if not has_bad:
             self.gather(self.view(x, self.word), flat, self.view(y, self.word), self.work, scratch)
-            is_refused = self.validate is not None and is_new and _reported(self.parts, scratch)
+            has_bad = self.validate is not None and is_new and reported(self.parts, scratch)
         self.workspace.give_back(scratch)
-        return is_refused or None
-
-
-def _reported(parts: int, scratch: Array) -> bool:
-    """Return whether a share reports an index out of range."""
-    return any(scratch.item(part) for part in range(parts))
+        return has_bad or None
 
 
 def _plan(call: Call, results: tuple[Tensor, ...], budget: Budget) -> Plan:
@@ -147,13 +141,12 @@ def _nanoseconds(layout: Layout) -> int:
 
 def _check_only(call: Call, x: Array, indices: Array, y: Array, is_new: bool = False) -> bool | None:
     """Return True if an index is refused; nothing can be copied."""
-    is_refused = call.mode == "raise" and bool(is_out(indices, (call.x.shape[call.axis],)).any())
-    return is_refused or None
+    return is_refused(call, indices) or None
 
 
 def _refer(call: Call, x: Array, indices: Array, y: Array, is_new: bool = False) -> bool | None:
     """Run by the reference; return True if an index is refused."""
-    if _check_only(call, x, indices, y):
+    if is_refused(call, indices):
         return True
     options: Any = {"axis": call.axis, "mode": call.mode}
     reference_gather_elements(x, indices, **options, out=y)

@@ -1,37 +1,32 @@
 """scatter_elements on arrays that are read, and a result that is written, some lines at a time."""
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dmlcpu.common.block_reader import BLOCK, as_source, cut_within, read_blocks, regions_of
+from dmlcpu.common.block_reader import as_source, cut_within, read_blocks, regions_of
 from dmlcpu.common.forms import Form, Shape
 from dmlcpu.common.regions import Estimate, Sink, Source, bind
-from dmlcpu.indexing.blocks import along, part_of, refuse_out, tiles_of
-from dmlcpu.indexing.lines import index_form
+from dmlcpu.indexing.blocks import along, converted_bytes, part_of, refuse_out, tiles_of
 from dmlcpu.indexing.reductions import word_bytes
+from dmlcpu.indexing.scatters import as_updates
 from dmlcpu.operators.scatter_elements.call import NAME, Call, check
-from dmlcpu.operators.scatter_elements.function import as_updates, scatter_elements
+from dmlcpu.operators.scatter_elements.function import scatter_elements
 from dmlcpu.operators.scatter_elements.plan import plan
 from dmlcpu.runtime.threads import most_of_thread
 
 SOURCES = ("x", "indices", "updates")
 
-# Bytes for each byte of indices that are only checked: two blocks, and flags of those out of range.
-_SCANNED = 6
-
 
 def estimate(**arguments: Any) -> Estimate:
     """Return the results and the memory of a call; refuse what the function refuses. Only indices may be read."""
     call, (_, indices, _) = _checked(arguments)
-    if call.mode == "raise":
-        refuse_out(NAME, indices, call.axis, call.x.shape[call.axis], lambda: False, BLOCK)
+    refuse_out(NAME, call, indices)
     prepared = plan(call, most_of_thread())
-    converted = 0 if index_form(call.indices) is call.indices else 8 * math.prod(call.indices.shape)
+    read = call.indices.nbytes + converted_bytes(call.indices) + call.updates.nbytes
     return Estimate(
         {"y": prepared.results[0]},
-        2 * call.x.nbytes + call.indices.nbytes + converted + call.updates.nbytes + prepared.workspace_bytes,
+        2 * call.x.nbytes + read + prepared.workspace_bytes,
         lambda: min(map(partial(_needs, call), tiles_of(call.x, call.axis))),
         prepared.kernel,
     )
@@ -42,7 +37,7 @@ def _checked(arguments: dict[str, Any]) -> tuple[Call, tuple[Source, Source, Sou
     given = bind(scatter_elements, arguments)
     x, x_form = as_source(NAME, "x", given["x"])
     indices, indices_form = as_source(NAME, "indices", given["indices"])
-    updates, updates_form = as_source(NAME, "updates", as_updates(given["updates"], x_form.dtype))
+    updates, updates_form = as_source(NAME, "updates", as_updates(NAME, given["updates"], x_form.dtype))
     options = (given["axis"], given["reduction"], given["mode"], False, word_bytes(x_form.dtype))
     return check((x_form, indices_form, updates_form, None), options), (x, indices, updates)
 
@@ -53,8 +48,7 @@ def run(
     """Write a copy of x with updates applied, by blocks of whole lines of x."""
     call, (x, indices, updates) = _checked(arguments)
     tile = cut_within(NAME, memory, tiles_of(call.x, call.axis), partial(_needs, call))
-    if call.mode == "raise":
-        refuse_out(NAME, indices, call.axis, call.x.shape[call.axis], stopping, min(BLOCK, memory // _SCANNED))
+    refuse_out(NAME, call, indices, stopping, memory)
     mode = "drop" if call.mode == "raise" else call.mode  # none is out of range now
     options: Any = {"axis": call.axis, "reduction": call.reduction, "mode": mode}
     for region, block in read_blocks(x, regions_of(call.x.shape, tile), stopping, copies=True):
@@ -68,6 +62,6 @@ def _needs(call: Call, tile: Shape) -> int:
     """Return the bytes of two blocks of x, and of the indices and updates of one."""
     x, lines = Form(tile, call.x.dtype), part_of(tile, call.axis, call.indices.shape)
     indices, updates = Form(lines, call.indices.dtype), Form(lines, x.dtype)
-    converted = 0 if index_form(indices) is indices else 8 * math.prod(lines)
     part = call._replace(x=x, indices=indices, updates=updates, out=x, in_place=True)
-    return 2 * x.nbytes + indices.nbytes + converted + updates.nbytes + plan(part, most_of_thread()).workspace_bytes
+    read = indices.nbytes + converted_bytes(indices) + updates.nbytes
+    return 2 * x.nbytes + read + plan(part, most_of_thread()).workspace_bytes

@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmlcpu.annotations import Array, Element, OutOfRange, Reduction
-from dmlcpu.common.arguments import as_array_like, as_integer, check_apart, check_output, own_all, same_memory
+from dmlcpu.common.arguments import as_axis, as_integer, same_memory
 from dmlcpu.common.forms import formed, strides_of
 from dmlcpu.common.prepared import Prepared, Request
 from dmlcpu.indexing.elements import check_indices
 from dmlcpu.indexing.reductions import word_bytes
+from dmlcpu.indexing.scatters import allocate, as_updates
 from dmlcpu.operators.scatter_elements.call import NAME
 from dmlcpu.operators.scatter_elements.plan import prepare
-from dmlcpu.runtime.results import empty_result
 from dmlcpu.runtime.threads import plan_for_now
 
 __all__ = ["allocate", "prepare", "request", "scatter_elements"]  # what `bind` looks for
@@ -114,7 +114,7 @@ def scatter_elements(
     result = allocate(prepared, arrays, out)
     while prepared.run(*arrays, result, out is None) is not None:  # again, if another thread has written a valid index
         source, given, _ = arrays
-        axis %= source.ndim
+        axis = as_axis(NAME, "axis", axis, "x", source.ndim)
         check_indices(NAME, given, axis, source.shape[axis])
     return result
 
@@ -123,27 +123,9 @@ def request(x: Any, indices: Any, updates: Any, axis: Any, reduction: Any, mode:
     """Return the key of a prepared call, but for the budget, and the arrays that it reads."""
     x, of_x = formed(NAME, "x", x)
     indices, of_indices = formed(NAME, "indices", indices)
-    updates, of_updates = formed(NAME, "updates", as_updates(updates, x.dtype))
+    updates, of_updates = formed(NAME, "updates", as_updates(NAME, updates, x.dtype))
     axis, width = as_integer(NAME, "axis", axis), word_bytes(x.dtype, x, updates, out)
     is_alike = isinstance(out, np.ndarray) and (out.shape, out.dtype) == (x.shape, x.dtype)  # others are refused later
     strides, in_place = (strides_of(out), same_memory(x, out)) if is_alike else (None, False)
     key = ((of_x, of_indices, of_updates, strides), (axis, reduction, mode, in_place, width))
     return key, (x, indices, updates)
-
-
-def as_updates(updates: Any, dtype: np.dtype[Any]) -> Any:
-    """Return updates; a list or a number as an array of x's type."""
-    return updates if hasattr(updates, "dtype") else as_array_like(NAME, "updates", updates, "x", dtype)
-
-
-def allocate(prepared: Prepared, arrays: tuple[Any, ...], out: Any) -> Array:
-    """Return the output: a new array, or `out` if the result can be written to it."""
-    x, indices, updates = arrays
-    if out is None:  # types that are equal may differ in their alignment and metadata
-        return prepared.new[0]() if prepared.results[0].dtype is x.dtype else empty_result(x.shape, x.dtype)
-    result = check_output(NAME, "out", out, x.shape, x.dtype)
-    if not own_all(result, indices, updates):
-        check_apart(NAME, "out", result, {"indices": indices, "updates": updates})
-    if not same_memory(x, result):
-        check_apart(NAME, "out", result, {"x (it may be x itself, but not a part of it)": x})
-    return result

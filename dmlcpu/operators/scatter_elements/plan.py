@@ -11,8 +11,8 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.prepared import ByFunction, Prepared, converting
 from dmlcpu.common.regions import Tensor
-from dmlcpu.indexing.lines import Layout, index_form, lay_out
-from dmlcpu.indexing.ranges import is_out
+from dmlcpu.indexing.elements import is_refused
+from dmlcpu.indexing.lines import Layout, index_form, lay_out, reported
 from dmlcpu.indexing.reductions import HALVES, INDEX_WORD, element_type, reduction_of
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.elements.work import BLOCK_CELLS
@@ -107,20 +107,20 @@ class Plan(Prepared):
     def _in_lines(self, x: Array, indices: Array, updates: Array, out: Array, is_new: bool) -> bool:
         """Run line by line; return whether an index is refused."""
         scratch, flat = self.workspace.take(), self.view(indices, INDEX_WORD)
-        is_refused = False
+        has_bad = False
         if self.validate and not is_new:
             self.validate(flat, self.work, scratch)
-            is_refused = _reported(self.checkers, scratch)
-        if not is_refused:
+            has_bad = reported(self.checkers, scratch)
+        if not has_bad:
             target = self.view(out, self.element)
             if self.copy:
                 self.copy(self.view(x, self.element), target)
             elif self.copies:
                 np.copyto(out, x)
             self.scatter(flat, self.view(updates, self.element), target, self.work, scratch)
-            is_refused = self.validate is not None and is_new and _reported(self.parts, scratch)
+            has_bad = self.validate is not None and is_new and reported(self.parts, scratch)
         self.workspace.give_back(scratch)
-        return is_refused
+        return has_bad
 
     def _are_rows(self, indices: Array, find: Callable[..., Any], parts: int, rows: Rows) -> bool:
         """Return whether every row repeats one index; most that do not are known by three rows."""
@@ -129,14 +129,9 @@ class Plan(Prepared):
             return False
         scratch = self.workspace.take()
         find(self.view(indices, INDEX_WORD), self.work, scratch)
-        found = _reported(parts, scratch)
+        found = reported(parts, scratch)
         self.workspace.give_back(scratch)
         return not found
-
-
-def _reported(parts: int, scratch: Array) -> bool:
-    """Return whether a share reports an index out of range."""
-    return any(scratch.item(part) for part in range(parts))
 
 
 def _plan(call: Call, results: tuple[Tensor, ...], budget: Budget) -> Plan:
@@ -219,7 +214,7 @@ def _run_rows(rows: Rows, x: Array, indices: Array, updates: Array, out: Array, 
 
 def _only_copy(call: Call, x: Array, indices: Array, updates: Array, out: Array, is_new: bool = False) -> bool | None:
     """Copy x, where there are no indices or x has no elements; return True if an index is refused."""
-    if call.mode == "raise" and is_out(indices, (call.x.shape[call.axis],)).any():
+    if is_refused(call, indices):
         return True
     if not call.in_place:
         np.copyto(out, x)
@@ -228,7 +223,7 @@ def _only_copy(call: Call, x: Array, indices: Array, updates: Array, out: Array,
 
 def _refer(call: Call, x: Array, indices: Array, updates: Array, out: Array, is_new: bool = False) -> bool | None:
     """Run by the reference; return True if an index is refused."""
-    if call.mode == "raise" and is_out(indices, (call.x.shape[call.axis],)).any():
+    if is_refused(call, indices):
         return True
     options: Any = {"axis": call.axis, "reduction": call.reduction, "mode": call.mode}
     reference_scatter_elements(x, indices, updates, **options, out=out)

@@ -13,8 +13,9 @@ from dmlcpu.common.forms import Form
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, bind
 from dmlcpu.indexing.ranges import is_out
 from dmlcpu.indexing.reductions import word_bytes
+from dmlcpu.indexing.scatters import as_updates
 from dmlcpu.operators.scatter_nd.call import NAME, Call, check, out_of_range
-from dmlcpu.operators.scatter_nd.function import as_updates, scatter_nd, update
+from dmlcpu.operators.scatter_nd.function import scatter_nd, update
 from dmlcpu.operators.scatter_nd.plan import plan
 from dmlcpu.runtime.threads import most_of_thread
 
@@ -55,7 +56,7 @@ def _checked(arguments: dict[str, Any]) -> tuple[Call, tuple[Source, Source, Sou
     given = bind(scatter_nd, arguments)
     x, x_form = as_source(NAME, "x", given["x"])
     indices, indices_form = as_source(NAME, "indices", given["indices"])
-    updates, updates_form = as_source(NAME, "updates", as_updates(given["updates"], x_form.dtype))
+    updates, updates_form = as_source(NAME, "updates", as_updates(NAME, given["updates"], x_form.dtype))
     forms = (x_form, indices_form, updates_form, None)
     options = (given["reduction"], given["mode"], False, word_bytes(x_form.dtype))
     return check(forms, options), (x, indices, updates)

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmlcpu.annotations import Array, Element, OutOfRange, Reduction
-from dmlcpu.common.arguments import as_array_like, check_apart, check_output, same_memory
+from dmlcpu.common.arguments import same_memory
 from dmlcpu.common.forms import AnyForm, formed, strides_of
 from dmlcpu.common.prepared import Prepared
 from dmlcpu.indexing.reductions import ANY_SIZE, word_bytes
+from dmlcpu.indexing.scatters import allocate, as_updates
 from dmlcpu.operators.scatter_nd.call import NAME, check_index
 from dmlcpu.operators.scatter_nd.plan import prepare
 from dmlcpu.runtime.memory import ALIGNED, OWNS_DATA, PLAIN
-from dmlcpu.runtime.results import empty_result
 from dmlcpu.runtime.threads import plan_for_now
 
 __all__ = ["allocate", "prepare", "request", "scatter_nd"]  # what `bind` looks for
@@ -131,7 +131,7 @@ def request(
     else:
         x, of_x = formed(NAME, "x", x)
         indices, of_indices = formed(NAME, "indices", indices)
-        updates, of_updates = formed(NAME, "updates", as_updates(updates, x.dtype))
+        updates, of_updates = formed(NAME, "updates", as_updates(NAME, updates, x.dtype))
         width = word_bytes(x.dtype, x, updates, out)
     strides, in_place = None, out is x
     if in_place:
@@ -149,25 +149,6 @@ def request(
 def _are_read(*dtypes: np.dtype[Any]) -> bool:
     """Return whether kernels read aligned arrays of types as they are, wherever they lie."""
     return all(each.isnative and not each.hasobject and each.num not in ANY_SIZE for each in dtypes)
-
-
-def as_updates(updates: Any, dtype: np.dtype[Any]) -> Any:
-    """Return updates; a list or a number as an array of x's type."""
-    return updates if hasattr(updates, "dtype") else as_array_like(NAME, "updates", updates, "x", dtype)
-
-
-def allocate(prepared: Prepared, arrays: Arrays, out: Any) -> Array:
-    """Return the output: a new array, or `out` if the result can be written to it."""
-    x, indices, updates = arrays
-    if out is None:  # types that are equal may differ in their alignment and metadata
-        return prepared.new[0]() if prepared.results[0].dtype is x.dtype else empty_result(x.shape, x.dtype)
-    result = check_output(NAME, "out", out, x.shape, x.dtype)
-    owned = result.flags.num & x.flags.num & indices.flags.num & updates.flags.num & OWNS_DATA
-    if not owned or result is indices or result is updates:  # other arrays that own their data share none
-        check_apart(NAME, "out", result, {"indices": indices, "updates": updates})
-        if not same_memory(x, result):
-            check_apart(NAME, "out", result, {"x (it may be x itself, but not a part of it)": x})
-    return result
 
 
 def update(

@@ -125,6 +125,26 @@ def test_refusals(changed, error, message):
         dmlcpu.gather_elements(**{"x": X, "indices": I, "axis": 0, **changed})
 
 
+class Last:
+    """An axis that is no int, and that only says which one it is."""
+
+    def __index__(self):
+        return -1
+
+
+def test_an_axis_is_whatever_has_an_index():
+    with pytest.raises(dmlcpu.IndexOutOfRangeError, match=r"indices\[0, 1\] is 3; allowed: -3 to 2 \(axis 1 has 3"):
+        dmlcpu.gather_elements(np.zeros((2, 3)), [[0, 3]], axis=Last())
+
+
+def test_many_dimensions():
+    """NumPy's iterators have at most 32, and its indices 63."""
+    for module, count in ((dmlcpu, 64), (reference, 63)):
+        sizes = (1,) * count
+        y = module.gather_elements(np.zeros(sizes), np.zeros(sizes, int), axis=-1)
+        assert (y.shape, y.item()) == (sizes, 0)
+
+
 def test_the_axis_has_no_default():
     with pytest.raises(TypeError, match="axis"):
         dmlcpu.gather_elements(X, I)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from samples import INDEX_TYPES, NUMERIC_TYPES, OTHER_TYPES, Sample, laid_out, random_shape, values
+from samples import INDEX_TYPES, INTEGERS, NUMERIC_TYPES, OTHER_TYPES, Sample, laid_out, random_shape, values
 
 
 def parallel_call(rng: np.random.Generator) -> Sample:
@@ -31,11 +31,10 @@ def random_indices(
 ) -> np.ndarray:
     """Draw indices of any type, some of the same one in each row, and as many as `beyond` out of range."""
     sizes = [int(rng.integers(1, n + 1)) if rng.random() < 0.3 else n for n in shape]
-    sizes[axis] = int(rng.integers(1, most + 1))
-    dtype = INDEX_TYPES[rng.integers(4)] if rng.random() < 0.8 else np.dtype(np.int8)
-    n, least = shape[axis], -128 if dtype.itemsize == 1 else -(1 << 31)
-    low = max(-n - beyond, least) if dtype.kind == "i" else 0
-    indices = rng.integers(low, min(n + beyond, -least), sizes).astype(dtype)
+    sizes[axis] = int(rng.integers(most + 1))
+    dtype = INDEX_TYPES[rng.integers(4)] if rng.random() < 0.8 else INTEGERS[rng.integers(8)]
+    n, limits = shape[axis], np.iinfo(dtype)
+    indices = rng.integers(max(-n - beyond, limits.min), min(n + beyond, limits.max), sizes).astype(dtype)
     if rng.random() < 0.3:  # as an expanded tensor, and as what repeats in memory
         rows = np.broadcast_to(indices[tuple(slice(None if d <= axis else 1) for d in range(len(sizes)))], sizes)
         return rows if rng.random() < 0.5 else rows.copy()

@@ -280,6 +280,26 @@ def test_refusals(changed, error, message):
         dmlcpu.scatter_elements(**arguments)
 
 
+class Last:
+    """An axis that is no int, and that only says which one it is."""
+
+    def __index__(self):
+        return -1
+
+
+def test_an_axis_is_whatever_has_an_index():
+    with pytest.raises(dmlcpu.IndexOutOfRangeError, match=r"indices\[0, 1\] is 3; allowed: -3 to 2 \(axis 1 has 3"):
+        dmlcpu.scatter_elements(np.zeros((2, 3)), [[0, 3]], [[1.0, 2.0]], axis=Last())
+
+
+def test_many_dimensions():
+    """NumPy's iterators have at most 32, and its indices 63."""
+    for module, count in ((dmlcpu, 64), (reference, 63)):
+        sizes = (1,) * count
+        y = module.scatter_elements(np.zeros(sizes), np.zeros(sizes, int), np.ones(sizes), axis=-1)
+        assert (y.shape, y.item()) == (sizes, 1)
+
+
 def test_the_axis_has_no_default():
     with pytest.raises(TypeError, match="axis"):
         dmlcpu.scatter_elements(F, I, U)
