@@ -15,7 +15,7 @@ from numba.core import cgutils, types
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.microkernels.rows import QUIET_NAN
 from dmlcpu.kernels.gemm.microkernels.vectors import WORD, constant, vector
-from dmlcpu.runtime.intrinsics import Strided, emitted, short_loop, splat
+from dmlcpu.runtime.intrinsics import Strided, emit_barrier, emitted, short_loop, splat
 
 _INTS, _FLOATS = vector(WORD, NR), vector(ir.FloatType(), NR)
 _FLAG = ir.IntType(1)
@@ -172,5 +172,6 @@ def insert_key(builder, cells, first, key: types.uint64, count):
         behind = builder.mul(builder.sub(chunks, builder.add(i, number(1))), number(KEYS))
         place = builder.add(first, behind)
         own, before = cells.load(place, KEYS), cells.load(builder.sub(place, number(1)), KEYS)
+        emit_barrier(builder)
         lower = builder.select(builder.icmp_unsigned("<", before, keys), before, keys)
         cells.store(builder.select(builder.icmp_unsigned(">", own, lower), own, lower), place)

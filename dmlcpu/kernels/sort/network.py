@@ -1,7 +1,6 @@
 """Short sequences, many at a time: each vector lane sorts one of its own, by Batcher's network of comparators."""
 
 import numpy as np
-from llvmlite import ir
 
 from dmlcpu.kernels.sort.windows import are_whole, settle, window_of, windows_of
 from dmlcpu.kernels.sort.work import LANES, WORK, space_of
@@ -9,7 +8,7 @@ from dmlcpu.kernels.sort.write import write_by_position
 from dmlcpu.kernels.top_k.keys import key_map_of, load_keys
 from dmlcpu.kernels.top_k.work import start_of
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.intrinsics import emitted
+from dmlcpu.runtime.intrinsics import emit_barrier, emitted
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
@@ -24,8 +23,7 @@ def compare(builder, lines, one, other):
     """Let each lane's greater word be in line `one`, and the other in line `other`."""
     places = [builder.mul(each, each.type(LANES)) for each in (one, other)]
     a, b = [lines.load(place, LANES) for place in places]
-    # What is loaded is a barrier to LLVM. It made the first store a masked one, which Zen 3 takes 40 cycles for.
-    builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
+    emit_barrier(builder)
     is_greater = builder.icmp_signed(">", a, b)
     lines.store(builder.select(is_greater, a, b), places[0])
     lines.store(builder.select(is_greater, b, a), places[1])

@@ -8,7 +8,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from dmlcpu.runtime.intrinsics import emitted, splat
+from dmlcpu.runtime.intrinsics import emit_barrier, emitted, splat
 
 
 def _as_bits(builder: Any, flags: Any) -> Any:
@@ -48,6 +48,7 @@ def _make_insert(comparison: str) -> Any:
             index = builder.add(first, builder.mul(loop.index, step))
             held, held_at = (each.load(index, keys.lanes) for each in best)
             new, new_at = builder.load(moving), builder.load(moving_at)
+            emit_barrier(builder)
             wins = builder.icmp_unsigned(comparison, newcomer, held)  # then also against all that follow
             best.keys.store(builder.select(wins, new, held), index)
             best.positions.store(builder.select(wins, new_at, held_at), index)
