@@ -115,7 +115,7 @@ def serve(boxes, first, awake):
                 sleep(box.state, 0, ASLEEP, 0)
             add(head.awake, 0, 1)
             patience, counts = awake, True
-        if _begins(box, POSTED) or _begins(box, PENDING):  # else it has been taken back
+        if _begins(box, POSTED) or _begins(box, PENDING):
             _note_waking(box, head)  # not before: a waker might be at work on the box
             _unsteer(box)
             for i in range(box.wakes):
@@ -126,6 +126,9 @@ def serve(boxes, first, awake):
             _unsteer(box)
             if exchange(box.state, 0, FREE) == AWAITED:
                 wake(box.state, 0)
+        else:  # it has been taken back, or a waker is at work on the box
+            counts = counts and _stays_awake(head)
+            patience = awake if counts else 0
 
 
 @device
@@ -165,7 +168,7 @@ def _wake(boxes, first):
     head, box = record_at(boxes, 0, HEAD), record_at(boxes, first, BOX)
     if compare_exchange(box.state, 0, PENDING, WAKING) == PENDING:
         if head.confines:
-            _steer(box, head.confines)  # not True: Numba would compile it for True and for False
+            _steer(box, 1)
         box.woken_on, box.woken_at = _getcpu(), nanoseconds()
         exchange(box.state, 0, POSTED)
         wake(box.state, 0)
@@ -173,10 +176,10 @@ def _wake(boxes, first):
 
 @device
 def _unsteer(box):
-    """Allow the helper on all of the waker's processors again."""
+    """Allow the helper on all its processors again, if it is confined."""
     if box.steered:
         box.steered = 0
-        _setaffinity(0, 8 * _SET, address_of(box.allowed, 0))
+        _setaffinity(box.thread, 8 * _SET, address_of(box.allowed, 0))
 
 
 @device
@@ -185,6 +188,7 @@ def _steer(box, away):
 
     After `away` it is allowed on all that the caller may use, else on those on which it was allowed before.
     """
+    _unsteer(box)  # it may be confined from a time when it was woken in vain
     if box.thread == 0 or _getaffinity(0 if away else box.thread, 8 * _SET, address_of(box.allowed, 0)) != 0:
         return  # without a number, the caller would confine itself
     here, some = _getcpu(), 0
@@ -308,10 +312,10 @@ def _await(box, patience):
     The wait is awake for about `patience`, then asleep. A helper that has lost its core goes on on the caller's.
     """
     lost, box.limit[1] = False, _LOOK
-    seen = ran = nanoseconds()
+    begin = seen = ran = nanoseconds()
     while True:
         look = box.limit[1]
-        if 2 * look <= patience and not lost:
+        if seen + look <= begin + patience and not lost:
             if not spin(box.state, 0, RUNNING, look):
                 break
         else:
@@ -323,7 +327,7 @@ def _await(box, patience):
         seen, ran = nanoseconds(), running_time(box.thread)
         if look > _LOOK and not lost and _RAN * (ran - ran_before) < seen - seen_before:
             lost = True
-            _steer(box, not lost)
+            _steer(box, 0)
         if look < _LONGEST_LOOK:
             box.limit[1] = 2 * look
     if lost:  # also if the helper was done before it was confined
