@@ -103,7 +103,7 @@ _setaffinity: Any = types.ExternalFunction("sched_setaffinity", types.int32(type
 def serve(boxes, first, awake):
     """Be the helper of the box at boxes[first]: do what is posted; sleep when nothing came for `awake` nanoseconds."""
     head, box = record_at(boxes, 0, HEAD), record_at(boxes, first, BOX)
-    patience, counts = awake, True  # among the awake
+    patience, counts = awake, True  # whether it counts among the awake
     add(head.awake, 0, 1)
     while True:
         idle = spin(box.state, 0, FREE, patience)
@@ -133,9 +133,9 @@ def serve(boxes, first, awake):
 
 @device
 def _stays_awake(head):
-    """Return whether a helper that is done still counts among the awake: not if there are more than spare processors.
+    """Return whether a helper with nothing to do stays among the awake: not if these outnumber the spare processors.
 
-    Several that are done at once leave one after the other, until no more are left than may stay.
+    Several leave one after the other, until no more are left than may stay.
     """
     if load(head.awake, 0) <= head.spare:
         return True
@@ -279,7 +279,7 @@ def leave(boxes, mine, begin):
         at = box.following
         _take_back(box)
     at, patience = mine, _WAIT + (nanoseconds() - begin) // _IMBALANCE
-    while at != NO_BOX:  # those that wake others, before these
+    while at != NO_BOX:  # first for helpers that run: they may be waking others of the chain
         box = record_at(boxes, at, BOX)
         at = box.following
         if load(box.state, 0) == RUNNING:
