@@ -103,7 +103,7 @@ _setaffinity: Any = types.ExternalFunction("sched_setaffinity", types.int32(type
 def serve(boxes, first, awake):
     """Be the helper of the box at boxes[first]: do what is posted; sleep when nothing came for `awake` nanoseconds."""
     head, box = record_at(boxes, 0, HEAD), record_at(boxes, first, BOX)
-    patience, counts = awake, True  # among the awake
+    patience, counts = awake, True  # whether it counts among the awake
     add(head.awake, 0, 1)
     while True:
         idle = spin(box.state, 0, FREE, patience)
@@ -115,7 +115,7 @@ def serve(boxes, first, awake):
                 sleep(box.state, 0, ASLEEP, 0)
             add(head.awake, 0, 1)
             patience, counts = awake, True
-        if _begins(box, POSTED) or _begins(box, PENDING):  # else it has been taken back
+        if _begins(box, POSTED) or _begins(box, PENDING):
             _note_waking(box, head)  # not before: a waker might be at work on the box
             _unsteer(box)
             for i in range(box.wakes):
@@ -126,13 +126,16 @@ def serve(boxes, first, awake):
             _unsteer(box)
             if exchange(box.state, 0, FREE) == AWAITED:
                 wake(box.state, 0)
+        else:  # it has been taken back, or a waker is at work on the box
+            counts = counts and _stays_awake(head)
+            patience = awake if counts else 0
 
 
 @device
 def _stays_awake(head):
-    """Return whether a helper that is done still counts among the awake: not if there are more than spare processors.
+    """Return whether a helper with nothing to do stays among the awake: not if these outnumber the spare processors.
 
-    Several that are done at once leave one after the other, until no more are left than may stay.
+    Several leave one after the other, until no more are left than may stay.
     """
     if load(head.awake, 0) <= head.spare:
         return True
@@ -165,7 +168,7 @@ def _wake(boxes, first):
     head, box = record_at(boxes, 0, HEAD), record_at(boxes, first, BOX)
     if compare_exchange(box.state, 0, PENDING, WAKING) == PENDING:
         if head.confines:
-            _steer(box, head.confines)  # not True: Numba would compile it for True and for False
+            _steer(box, 1)
         box.woken_on, box.woken_at = _getcpu(), nanoseconds()
         exchange(box.state, 0, POSTED)
         wake(box.state, 0)
@@ -173,10 +176,10 @@ def _wake(boxes, first):
 
 @device
 def _unsteer(box):
-    """Allow the helper on all of the waker's processors again."""
+    """Allow the helper on all its processors again, if it is confined."""
     if box.steered:
         box.steered = 0
-        _setaffinity(0, 8 * _SET, address_of(box.allowed, 0))
+        _setaffinity(box.thread, 8 * _SET, address_of(box.allowed, 0))
 
 
 @device
@@ -185,6 +188,7 @@ def _steer(box, away):
 
     After `away` it is allowed on all that the caller may use, else on those on which it was allowed before.
     """
+    _unsteer(box)  # it may be confined from a time when it was woken in vain
     if box.thread == 0 or _getaffinity(0 if away else box.thread, 8 * _SET, address_of(box.allowed, 0)) != 0:
         return  # without a number, the caller would confine itself
     here, some = _getcpu(), 0
@@ -275,7 +279,7 @@ def leave(boxes, mine, begin):
         at = box.following
         _take_back(box)
     at, patience = mine, _WAIT + (nanoseconds() - begin) // _IMBALANCE
-    while at != NO_BOX:  # those that wake others, before these
+    while at != NO_BOX:  # first for helpers that run: they may be waking others of the chain
         box = record_at(boxes, at, BOX)
         at = box.following
         if load(box.state, 0) == RUNNING:
@@ -308,10 +312,10 @@ def _await(box, patience):
     The wait is awake for about `patience`, then asleep. A helper that has lost its core goes on on the caller's.
     """
     lost, box.limit[1] = False, _LOOK
-    seen = ran = nanoseconds()
+    begin = seen = ran = nanoseconds()
     while True:
         look = box.limit[1]
-        if 2 * look <= patience and not lost:
+        if seen + look <= begin + patience and not lost:
             if not spin(box.state, 0, RUNNING, look):
                 break
         else:
@@ -323,7 +327,7 @@ def _await(box, patience):
         seen, ran = nanoseconds(), running_time(box.thread)
         if look > _LOOK and not lost and _RAN * (ran - ran_before) < seen - seen_before:
             lost = True
-            _steer(box, not lost)
+            _steer(box, 0)
         if look < _LONGEST_LOOK:
             box.limit[1] = 2 * look
     if lost:  # also if the helper was done before it was confined

@@ -191,8 +191,11 @@ def launch(address: int, parts: int, args: tuple[Any, ...], helpers: int) -> boo
     elif _row:
         _row, _row_needed = 0, min(2 * _row_needed, _LONGEST_ROW)
     done = mine.launch(address, parts, args, helpers)
-    if waking and before is not None and before.awake is not before.asleep and before.asleep.grain != _asleep_grain():
-        _replace(before, _budgets_of(before.asked))  # what waking takes has been measured again
+    if before is None or before.awake is before.asleep:
+        return done
+    # Some helpers could not be started, or what waking takes has been measured again.
+    if mine.most < before.helpers or (waking and before.asleep.grain != _asleep_grain()):
+        _replace(before, _budgets_of(before.asked))
     return done
 
 

@@ -10,7 +10,8 @@ from numba.core import types
 from pools import SECOND, cells, count, linger, meet, run, wait_for_sleep
 
 from dmlcpu.runtime import boxes
-from dmlcpu.runtime.atomics import exchange, load, nanoseconds
+from dmlcpu.runtime.atomics import exchange, load, nanoseconds, wake
+from dmlcpu.runtime.boxes import AWAITED
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.pool import AVAILABLE, Pool
 from dmlcpu.runtime.records import record_at
@@ -205,16 +206,76 @@ def test_a_helper_that_was_done_before_it_was_confined_is_allowed_on_all_process
 def test_a_helper_is_free_again_after_a_caller_that_is_pinned_lent_its_processor():
     pool, allowed = Pool(1), os.sched_getaffinity(0)
     run(pool, count, 2, cells(2))
-
-    def pinned():
-        os.sched_setaffinity(0, {min(allowed)})
-        lend(pool)
-
-    thread = threading.Thread(target=pinned)
-    thread.start()
-    thread.join()
+    pinned(lambda: lend(pool))
     assert processors(pool, "confined") == {min(allowed)}
     assert os.sched_getaffinity(pool._boxes["thread"].item()) == allowed
+
+
+def pinned(call):
+    """Make a call in a thread that may use one processor."""
+
+    def work():
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        call()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def woken_in_vain():
+    """Return a pool whose helper was confined while it was woken, and sleeps again: nothing was left for it."""
+    pool, allowed = Pool(1), os.sched_getaffinity(0)
+    run(pool, meet, 2, cells(2), 20 * SECOND)
+    wait_for_sleep(pool)
+    pool._boxes["allowed"] = 0
+    pool._boxes["allowed"][0, 0] = sum(1 << each for each in allowed)
+    pool._boxes["steered"] = 1
+    os.sched_setaffinity(pool._boxes["thread"].item(), {max(allowed)})
+    return pool
+
+
+def test_a_waker_that_is_pinned_does_not_keep_the_helper_on_its_processor():
+    pool = woken_in_vain()
+    pinned(lambda: run(pool, meet, 2, cells(2), 20 * SECOND))
+    assert os.sched_getaffinity(pool._boxes["thread"].item()) == os.sched_getaffinity(0)
+
+
+@njit
+def steer(words):
+    boxes._steer(record_at(words, 0, boxes.BOX), 0)
+
+
+def test_a_helper_that_loses_its_processor_while_it_is_confined_is_free_again_afterwards():
+    pool = woken_in_vain()
+    steer(pool._boxes.view(np.int64))
+    assert processors(pool, "allowed") == os.sched_getaffinity(0)
+
+
+@kernel
+def outlast(part, parts, met, busy, boxes, state):
+    """Let the first part take its time, and the second end once the caller sleeps, which it notes; or after 5 s."""
+    if part == 0:
+        while load(met, 1) == 0:
+            pass
+        end = nanoseconds() + busy
+        while nanoseconds() < end:
+            pass
+    else:
+        exchange(met, 1, 1)
+        end = nanoseconds() + 5 * SECOND
+        while met[1] == 1 and nanoseconds() < end:
+            met[1] += load(boxes, state) == AWAITED
+
+
+@pytest.mark.parametrize("busy", [0, 30_000_000])  # ns: after a long call, the caller waits awake for longer
+def test_a_caller_sleeps_when_a_helper_takes_long(busy):
+    pool, met = Pool(1), cells(2)
+    run(pool, meet, 2, cells(2), 20 * SECOND)
+    pool._boxes["thread"] = 1 << 27  # of no thread: it is taken to run, and no processor is lent
+    words = pool._boxes.view(np.int64)
+    run(pool, outlast, 2, met, busy, words, boxes.BOX.fields["state"][1] // words.itemsize)
+    assert met.tolist() == [0, 2]
 
 
 def test_a_caller_is_not_confined_itself_by_a_box_without_a_helper():
@@ -240,3 +301,20 @@ def test_as_many_helpers_stay_awake_as_there_are_spare_processors(spare):
     pool._head["spare"], pool._head["awake"] = spare, 5
     leave(pool._head.view(np.int64), stayed)
     assert pool.awake() == stayed.sum() == min(spare, 5)
+
+
+@njit
+def rouse(words, state):
+    """Wake a helper whose launch has been taken back."""
+    exchange(words, state, boxes.FREE)
+    wake(words, state)
+
+
+def test_a_helper_woken_in_vain_does_not_stay_awake_without_a_spare_processor():
+    pool = Pool(1, awake=20 * SECOND)
+    pool._head["spare"] = 0
+    run(pool, meet, 2, cells(2), 20 * SECOND)
+    wait_for_sleep(pool)
+    words = pool._boxes.view(np.int64)
+    rouse(words, boxes.BOX.fields["state"][1] // words.itemsize)
+    wait_for_sleep(pool)

@@ -189,6 +189,18 @@ def test_a_launch_that_wakes_updates_the_grain(monkeypatch, pausing):
     assert layer.launched == 2
 
 
+@pytest.mark.parametrize("started", [0, 1, 5])
+@pytest.mark.parametrize("asleep", [False, True])
+def test_budgets_have_no_helpers_that_a_launch_could_not_start(monkeypatch, pausing, started, asleep):
+    layer = use(monkeypatch, Layer(100_000, asleep), 8)
+    assert threads.most().threads == 8
+    monkeypatch.setattr(layer, "launch", lambda *_: setattr(layer, "most", started) or True)
+    assert threads.launch(0, 8, (), 7)
+    layer.asleep = started == 0
+    assert threads.most() == threads.budget() == threads.Budget(started + 1)
+    assert dmlcpu.get_num_threads() == 8
+
+
 def test_threads_that_sleep_again_before_the_next_call_are_woken_for_longer_rows(monkeypatch, pausing):
     layer = use(monkeypatch, Layer(100_000))
     monkeypatch.setattr(layer, "waking", lambda: 100_000)

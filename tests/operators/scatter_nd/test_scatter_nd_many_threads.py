@@ -1,5 +1,7 @@
 """Calls that are worth many threads have the bits of the reference, however many there are."""
 
+import functools
+
 import numpy as np
 import pytest
 from samples import assert_same_bits, zipf
@@ -46,7 +48,8 @@ def call_of(size, dtype, index_type, mode):
         indices[::3] -= length  # counted from the end
     if mode != "raise":
         indices[::5] = length + 3
-    x, updates = (rng.integers(0, 9, (n, *row)).astype(dtype) for n in (length, count))
+    draw = rng.standard_normal if np.dtype(dtype).kind in "fc" else functools.partial(rng.integers, 0, 9)
+    x, updates = (draw((n, *row)).astype(dtype) for n in (length, count))  # sums of floats depend on their order
     return x, indices.astype(index_type)[:, None], updates
 
 
