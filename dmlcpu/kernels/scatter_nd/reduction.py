@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dmlcpu.kernels.half import bfloat16_to_float32, float16_to_float32, float32_to_bfloat16, float32_to_float16
-from dmlcpu.kernels.scatter_nd.rows import add_run, copy_run
+from dmlcpu.kernels.scatter_nd.rows import add_run, copy_run, maximum_run, minimum_run
 from dmlcpu.runtime.jit import device
 
 OVERWRITE, ADD, MULTIPLY, MINIMUM, MAXIMUM, MULTIPLY_COMPLEX = range(6)
@@ -59,14 +59,14 @@ def update_packed_run(out, o, updates, u, n, reduction):
         copy_run(out, o, updates, u, n)
     elif reduction == ADD:
         add_run(out, o, updates, u, n)
+    elif reduction == MINIMUM:
+        minimum_run(out, o, updates, u, n)
+    elif reduction == MAXIMUM:
+        maximum_run(out, o, updates, u, n)
     else:
         row, update = out[o : o + n], updates[u : u + n]
-        if reduction == MULTIPLY:
-            for j in range(n):
-                row[j] = quiet(row[j] * update[j])
-        else:
-            for j in range(n):
-                row[j] = reduce(row[j], update[j], reduction)
+        for j in range(n):
+            row[j] = quiet(row[j] * update[j])
 
 
 @device

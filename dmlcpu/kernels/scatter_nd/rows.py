@@ -8,7 +8,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from dmlcpu.runtime.intrinsics import emitted
+from dmlcpu.runtime.intrinsics import emit_barrier, emitted
 from dmlcpu.runtime.records import CACHE_LINE
 
 _LONG = ir.IntType(64)
@@ -56,6 +56,35 @@ def copy_run(builder, out, o, updates, u, count):
 def add_run(builder, out, o, updates, u, count):
     """Add updates[u : u + count] to out[o:]; both are of one type and share no memory."""
     _emit_run(builder, out, o, updates, u, count, _add)
+
+
+def _extreme(sign: str, is_signed: bool) -> Any:
+    """Return what emits minima or maxima; sign: compares an update with the element. A NaN wins, the element's first."""
+
+    def emit(builder: Any, mine: Any, update: Any) -> Any:
+        emit_barrier(builder)
+        if isinstance(mine.type.element, ir.IntType):
+            compare = builder.icmp_signed if is_signed else builder.icmp_unsigned
+            return builder.select(compare(sign, update, mine), update, mine)
+        wins = builder.or_(
+            builder.fcmp_ordered(sign, update, mine),
+            builder.and_(builder.fcmp_unordered("uno", update, update), builder.fcmp_ordered("ord", mine, mine)),
+        )
+        return builder.select(wins, update, mine)
+
+    return emit
+
+
+@emitted
+def minimum_run(builder, out, o, updates, u, count):
+    """Let out[o:] be the minima of itself and updates[u : u + count]."""
+    _emit_run(builder, out, o, updates, u, count, _extreme("<", out.is_signed))
+
+
+@emitted
+def maximum_run(builder, out, o, updates, u, count):
+    """Let out[o:] be the maxima of itself and updates[u : u + count]."""
+    _emit_run(builder, out, o, updates, u, count, _extreme(">", out.is_signed))
 
 
 @emitted
