@@ -69,11 +69,11 @@ def test_samples(forced, info, requires_grad):
     name = {**ORDERING, **UPDATES, "take_along_dim": "gather"}.get(info.name, info.name)
     before = forced.report()[name]["taken"]
     for dtype in types:
-        for sample in info.sample_inputs("cpu", dtype, requires_grad=requires_grad):
-            forced.enable()
-            mine = outcomes(info, sample)
-            forced.disable()
-            theirs = outcomes(info, sample)
+        samples, found = [*info.sample_inputs("cpu", dtype, requires_grad=requires_grad)], []
+        for switch in (forced.enable, forced.disable):
+            switch()
+            found.append([outcomes(info, sample) for sample in samples])
+        for sample, mine, theirs in zip(samples, *found, strict=True):
             if info.name in TIED and has_ties(sample.input):
                 mine, theirs = [mine[0][:1]], [theirs[0][:1]]
             for one, other in zip(mine, theirs, strict=True):
@@ -83,8 +83,7 @@ def test_samples(forced, info, requires_grad):
 
 @pytest.mark.parametrize("info", [info for info in OPERATORS if info.error_inputs_func], ids=lambda info: info.name)
 def test_errors(forced, info):
-    for each in info.error_inputs("cpu"):
-        forced.enable()
-        mine = outcomes(info, each.sample_input)
-        forced.disable()
-        assert mine == outcomes(info, each.sample_input)
+    samples = [each.sample_input for each in info.error_inputs("cpu")]
+    mine = [outcomes(info, sample) for sample in samples]
+    forced.disable()
+    assert mine == [outcomes(info, sample) for sample in samples]
