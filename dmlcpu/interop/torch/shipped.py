@@ -1,8 +1,8 @@
 """The sizes from which calls are taken where none are measured, so that they are the same in every process.
 
 The table is what asv_bench/torch_thresholds.py printed on an AMD EPYC (Zen 4, family 25, model 17) with two processors
-and PyTorch 2.13; for sort, unique, k-th values, argmax, argmin, scatter_reduce_ and gather on a Zen 3 (family 25, model
-1). Scatters of columns and lines have not been measured: they are left to PyTorch.
+and PyTorch 2.13; for sort, unique, k-th values, argmax, argmin, scatter_reduce_, gather and columns on a Zen 3
+(family 25, model 1). What scatter_ has as columns and lines, and index_add_ as lines, is left to PyTorch.
 """
 
 from dmlcpu.interop.torch.override import TYPE_NAMES, Kind
@@ -89,7 +89,7 @@ TABLE: dict[str, dict[Kind, _Sizes]] = {
         ("short rows",): (1 << 18, 1 << 16),
         ("rows",): (1 << 20, 1 << 14),
         ("long rows",): (None, None),
-        ("columns",): (None, None),
+        ("columns",): (1 << 18, 1 << 16),
         ("lines",): (None, None),
     },
     "scatter_": {
@@ -104,9 +104,9 @@ TABLE: dict[str, dict[Kind, _Sizes]] = {
         ("elements",): (None, 1 << 20),
         ("short rows",): (None, 1 << 18),
         ("rows",): (None, 1 << 18),
-        ("long rows",): (None, None),
-        ("columns",): (None, None),
-        ("lines",): (None, None),
+        ("long rows",): (None, 1 << 20),
+        ("columns",): (None, 1 << 16),
+        ("lines",): (None, 1 << 16),
     },
     "gather": {
         ("elements",): (1 << 20, 1 << 20),

@@ -13,6 +13,7 @@ with warnings.catch_warnings():
 pytestmark = [
     pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental"),
     pytest.mark.filterwarnings("ignore:The reduce argument of torch.scatter"),
+    pytest.mark.filterwarnings("ignore:An output with one or more elements was resized"),  # in samples of errors
 ]
 ORDERING = {name: name for name in ("topk", "sort", "unique", "kthvalue", "median", "nanmedian", "argmax", "argmin")}
 ORDERING["msort"] = "sort"
@@ -78,7 +79,9 @@ def test_samples(forced, info, requires_grad):
                 mine, theirs = [mine[0][:1]], [theirs[0][:1]]
             for one, other in zip(mine, theirs, strict=True):
                 check(one, other)
-    assert forced.report()[name]["taken"] > before
+    # Samples of index_add with a gradient have an alpha; means are PyTorch's.
+    is_taken = (info.name, requires_grad) != ("index_add", True) and info.variant_test_name != "mean"
+    assert (forced.report()[name]["taken"] > before) == is_taken
 
 
 @pytest.mark.parametrize("info", [info for info in OPERATORS if info.error_inputs_func], ids=lambda info: info.name)
