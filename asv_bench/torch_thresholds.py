@@ -14,12 +14,15 @@ import torch
 from dmlcpu.interop.torch.switches import _SWITCHES
 from dmlcpu.interop.torch.thresholds import THRESHOLDS
 
+ALONG = ("one row", "rows", "short rows", "strided")
 ROWS = ("elements", "short rows", "rows", "long rows")
 FORMS = {
-    "topk": [*itertools.product(("one row", "rows", "short rows", "strided"), ("few", "many"))],
-    "sort": [(form,) for form in ("one row", "rows", "short rows", "strided")],
+    **{name: [*itertools.product(ALONG, ("few", "many"))] for name in ("topk", "kthvalue")},
+    **{name: [(form,) for form in ALONG] for name in ("sort", "median", "nanmedian", "argmax", "argmin")},
     "unique": [("values",)],
     "_int_mm": [*itertools.product(("one", "few", "many"), ("rows", "columns"))],
+    "index_add_": [(form,) for form in (*ROWS, "lines")],
+    "gather": [("elements",), ("columns",), ("lines",)],
     "index_put_": [*itertools.product(ROWS, ("one index", "several indices"), ("add", "assign"))],
 }
 
@@ -32,7 +35,7 @@ def main():
     options = parser.parse_args()
     for override in (_SWITCHES[name].override for name in options.operators):
         print(f'    "{override.name}": {{')
-        for forms in FORMS.get(override.name, [(each,) for each in ROWS]):
+        for forms in FORMS.get(override.name, [(each,) for each in (*ROWS, "columns", "lines")]):
             sizes = [most(override, forms, options.types, count) for count in options.threads]
             print(f"        {forms}: ({', '.join(map(str, sizes))}),", flush=True)
         print("    },")

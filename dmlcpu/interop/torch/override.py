@@ -44,12 +44,15 @@ SHARED = "memory is shared"
 SUBCLASS = "subclass of Tensor"
 NO_COMPILATION = "compilation is switched off"
 
-# PyTorch adds halves in float32 and rounds once; these kernels round each sum, so they do not add them here.
-SUMMED = frozenset([torch.float32, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8])
-ORDERED = SUMMED | {torch.float16}
+_NUMBERS = frozenset([torch.float32, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8])
+ORDERED = _NUMBERS | {torch.float16}
 if importlib.util.find_spec("ml_dtypes") is not None:  # NumPy has the type from there only
     ORDERED |= {torch.bfloat16}
-ASSIGNED = frozenset([*ORDERED, torch.bool, torch.complex64, torch.complex128])
+# PyTorch adds halves in float32 and rounds once; these kernels round each sum, so they do not add them here.
+_ADDED = _NUMBERS | {torch.bool, torch.complex64, torch.complex128}
+ASSIGNED = ORDERED | _ADDED
+# By reduction of a scatter, the types that are taken.
+REDUCED = {"none": ASSIGNED, "add": _ADDED, "mul": _NUMBERS, "max": ORDERED, "min": ORDERED}
 TYPE_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in ASSIGNED}
 EXACT_TYPES = frozenset({torch.Tensor, torch.nn.Parameter})  # methods of subclasses may do anything
 
@@ -85,3 +88,23 @@ def numbers(shape: tuple[int, ...], dtype: str) -> Tensor:
     """Return random numbers that every type holds. Many are repeated: making them anew takes longer than the calls."""
     few = np.random.default_rng(1).integers(0, 127, min(math.prod(shape), _DISTINCT), dtype=np.int8)
     return torch.from_numpy(np.resize(few, shape)).to(getattr(torch, dtype))
+
+
+# Forms of calls along a dimension.
+_SHORT_ROW = 256
+
+
+def form_along(x: Tensor, dim: int) -> str:
+    """Return how the elements of x lie that a call along a dimension takes together."""
+    n = x.shape[dim]
+    if x.stride(dim) > 1:
+        return "strided"
+    if n == x.numel():
+        return "one row"
+    return "short rows" if n < _SHORT_ROW else "rows"
+
+
+def sample_along(form: str, size: int, dtype: str) -> Tensor:
+    """Return random numbers of a form along the last dimension."""
+    n = {"one row": size, "short rows": 64}.get(form, 1024)
+    return numbers((n, size // n), dtype).T if form == "strided" else numbers((size // n, n), dtype)

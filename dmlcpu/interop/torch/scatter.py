@@ -1,4 +1,4 @@
-"""aten::index_add_, index_put_, scatter_add_ and scatter_: all of them are scatter_nd in place."""
+"""aten::index_add_, scatter, scatter_add and scatter_reduce by scatter_elements, and index_put_ by scatter_nd."""
 
 import math
 from functools import partial
@@ -11,86 +11,149 @@ from torch import Tensor
 from dmlcpu.common.arguments import Array
 from dmlcpu.interop.torch.override import (
     ARGUMENTS,
-    ASSIGNED,
-    SUMMED,
+    REDUCED,
     TYPE,
     TYPE_NAMES,
     Kind,
     Override,
     PassOnError,
+    as_array,
     as_operand,
     as_target,
     numbers,
 )
+from dmlcpu.operators.scatter_elements.function import request
+from dmlcpu.operators.scatter_elements.plan import prepare
 from dmlcpu.operators.scatter_nd.function import update
+from dmlcpu.runtime.threads import plan_for_now
 
 aten = torch.ops.aten
 
-
-def _reduce(x: Tensor, places: Array, updates: Array, reduction: str) -> Tensor:
-    target = as_target(x, places, updates)
-    update(target, places, updates, reduction, most=torch.get_num_threads())
-    return x
-
-
-# Updates of rows, slices along the first dimension; a row may be a single element.
-
-
-def _refuse_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, types: frozenset[torch.dtype]) -> str:
-    if x.dtype not in types or source.dtype is not x.dtype or index.dtype is not torch.int64:
-        return TYPE
-    if dim not in (0, -x.ndim):
-        return "not along the first dimension"
-    return ""
-
-
-def _refuse_index_add(
-    x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, types: frozenset[torch.dtype]
-) -> str:
-    return ARGUMENTS if index.ndim != 1 or alpha != 1 else _refuse_rows(x, dim, index, source, types)
-
-
-def _refuse_scatter(x: Tensor, dim: int, index: Tensor, source: Tensor, types: frozenset[torch.dtype]) -> str:
-    if index.shape != source.shape or index.ndim == 0:
-        return ARGUMENTS
-    if any(index.stride()[1:]):
-        return "an index for each element"
-    return _refuse_rows(x, dim, index, source, types)
-
-
-def _update_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, reduction: str) -> Tensor:
-    if index.ndim > 1:  # scatter_ has an index for each element; `_refuse_scatter` leaves only the same ones in a row
-        index = index.movedim(0, -1)[(0,) * (index.ndim - 1)]
-    if x.ndim == 0 or source.shape[1:] != x.shape[1:] or index.shape[0] != source.shape[0]:
-        raise PassOnError(ARGUMENTS)
-    # As unsigned numbers, negative ones are out of range, which they are in PyTorch.
-    return _reduce(x, as_operand(index).view(np.uint64)[:, None], as_operand(source), reduction)
-
-
-# Forms of rows: the most elements of a row, and the elements of a row in samples.
-_FORMS = {"elements": (1, 1), "short rows": (32, 16), "rows": (256, 128), "long rows": (math.inf, 1024)}
+# Forms of updates that are rows, with one index for each: the most elements of a row, and those of a row in samples.
+_ROWS = {"elements": (1, 1), "short rows": (32, 16), "rows": (256, 128), "long rows": (math.inf, 1024)}
 
 
 def _form_of_rows(elements: int) -> str:
-    return next(form for form, (most, _) in _FORMS.items() if elements <= most)
+    return next(form for form, (most, _) in _ROWS.items() if elements <= most)
 
 
-def _kind_of_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, **_: Any) -> Kind:
-    return TYPE_NAMES[x.dtype], _form_of_rows(source.numel() // max(1, index.shape[0]))
+def form_of_elements(x: Tensor, dim: int, index: Tensor) -> str:
+    """Return the form of a call with an index for each element.
+
+    It is one of rows if all elements of a row have the same index in memory. Otherwise "lines", if elements that lie
+    side by side have their indices along one line, or "columns".
+    """
+    behind = math.prod(x.shape[dim:][1:])
+    if behind == 1:
+        return "elements" if x.numel() == x.shape[dim] else "lines"
+    sides = zip(index.shape[dim:][1:], index.stride()[dim:][1:], strict=True)
+    return _form_of_rows(behind) if all(step == 0 or n == 1 for n, step in sides) else "columns"
 
 
-def _sample_rows(kind: Kind, size: int) -> tuple[Any, ...]:
-    dtype, form = kind[:2]
-    width = int(_FORMS[form][1])
+def places_of(form: str, size: int) -> tuple[tuple[int, ...], int, Tensor]:
+    """Return a shape, a dimension, and `size` random indices along it, of a form."""
+    width = {"columns": 64, "lines": 256}.get(form) or int(_ROWS[form][1])
     rows = size // width
-    places = torch.from_numpy(np.random.default_rng(2).integers(0, 2 * rows, rows))
-    shape = (width,) if width > 1 else ()
-    return numbers((2 * rows, *shape), dtype), 0, places, numbers((rows, *shape), dtype)
+    if form == "lines":
+        return (rows, 2 * width), 1, _random(2 * width, rows, width)
+    if form == "columns":
+        return (2 * rows, width), 0, _random(2 * rows, rows, width)
+    if form == "elements":
+        return (2 * rows,), 0, _random(2 * rows, rows)
+    return (2 * rows, width), 0, _random(2 * rows, rows, 1).expand(rows, width)
+
+
+def _random(stop: int, *shape: int) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(2).integers(0, stop, shape))
+
+
+# scatter_, scatter_add_, scatter_reduce_, and the same without an underscore, which return a copy with updates
+
+
+def _scatter(x: Tensor, dim: int, index: Tensor, source: Tensor, *, reduction: str, copies: bool) -> Tensor:
+    # As unsigned numbers, negative ones are out of range, which they are in PyTorch.
+    places, updates = as_operand(index).view(np.uint64), as_operand(source)
+    if updates.shape != places.shape:  # a larger source is read in part
+        updates = updates[tuple(map(slice, places.shape))]
+    result = x.new_empty(x.shape) if copies else x
+    target = as_array(result) if copies else as_target(x, places, updates)
+    key, arrays = request(as_array(x) if copies else target, places, updates, dim, reduction, "raise", target)
+    if plan_for_now(prepare, key, torch.get_num_threads()).run(*arrays, target, copies) is not None:
+        raise PassOnError(ARGUMENTS)
+    return result
+
+
+def _refuse_scatter(x: Tensor, dim: int, index: Tensor, source: Tensor, *, reduction: str) -> str:
+    if not -x.ndim <= dim < x.ndim or not x.ndim == index.ndim == source.ndim:
+        return ARGUMENTS
+    return _refuse_types(x, index, source, reduction)
+
+
+def _refuse_types(x: Tensor, index: Tensor, source: Tensor, reduction: str) -> str:
+    is_taken = x.dtype in REDUCED[reduction] and source.dtype is x.dtype and index.dtype is torch.int64
+    return "" if is_taken else TYPE
+
+
+def _kind_of_scatter(x: Tensor, dim: int, index: Tensor, *_: Any, **__: Any) -> Kind:
+    return TYPE_NAMES[x.dtype], form_of_elements(x, dim, index)
 
 
 def _sample_scatter(kind: Kind, size: int) -> tuple[Any, ...]:
-    x, dim, places, source = _sample_rows(kind, size)
-    return x, dim, places.reshape(-1, *[1] * (source.ndim - 1)).expand(source.shape), source
+    dtype, form = kind
+    shape, dim, index = places_of(form, size)
+    return numbers(shape, dtype), dim, index, numbers(tuple(index.shape), dtype)
+
+
+# PyTorch's names. A mean is PyTorch's, and so is a result without the elements that were there.
+_REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def _scatter_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, copies: bool, **_: Any) -> Any:
+    return _scatter(x, dim, index, source, reduction=_REDUCTIONS[reduce], copies=copies)
+
+
+def _refuse_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> str:
+    if reduce not in _REDUCTIONS or not include_self:
+        return ARGUMENTS
+    return _refuse_scatter(x, dim, index, source, reduction=_REDUCTIONS[reduce])
+
+
+def _sample_reduce(kind: Kind, size: int) -> tuple[Any, ...]:
+    return *_sample_scatter(kind, size), "amax"
+
+
+# index_add_
+
+
+def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    places = as_operand(index)
+    if len(places) != source.shape[dim] or source.select(dim, 0).shape != x.select(dim, 0).shape:
+        raise PassOnError(ARGUMENTS)
+    return _scatter(x, dim, _over(index, dim, source), source, reduction="add", copies=False)
+
+
+def _over(index: Tensor, dim: int, source: Tensor) -> Tensor:
+    """Return an index for each element of the source."""
+    shape = [1] * source.ndim
+    shape[dim] = -1
+    return index.view(shape).expand(source.shape)
+
+
+def _refuse_index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> str:
+    if index.ndim != 1 or alpha != 1 or x.ndim != source.ndim or not -x.ndim <= dim < x.ndim:
+        return ARGUMENTS
+    return _refuse_types(x, index, source, "add")
+
+
+def _kind_of_index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, **_: Any) -> Kind:
+    return TYPE_NAMES[x.dtype], form_of_elements(x, dim, index[:1].expand(source.shape))
+
+
+def _sample_index_add(kind: Kind, size: int) -> tuple[Any, ...]:
+    x, dim, index, source = _sample_scatter(kind, size)
+    return x, dim, index.select(0, 0) if dim else index.reshape(len(index), -1)[:, 0], source
 
 
 # index_put_
@@ -105,7 +168,7 @@ def _size_of_index_put(x: Tensor, others: tuple[Any, ...]) -> int:
 def _refuse_index_put(
     x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False, *_: Any
 ) -> str:
-    if x.dtype not in (SUMMED if accumulate else ASSIGNED) or values.dtype is not x.dtype:
+    if x.dtype not in REDUCED["add" if accumulate else "none"] or values.dtype is not x.dtype:
         return TYPE
     for each in indices:
         if each is None:
@@ -124,7 +187,9 @@ def _index_put(x: Tensor, indices: list[Tensor], values: Tensor, accumulate: boo
         updates: Array = np.broadcast_to(as_operand(values), (*places.shape[:-1], *x.shape[len(arrays) :]))
     except ValueError:
         raise PassOnError(ARGUMENTS) from None
-    return _reduce(x, places, updates, "add" if accumulate else "none")
+    reduction = "add" if accumulate else "none"
+    update(as_target(x, places, updates), places, updates, reduction, most=torch.get_num_threads())
+    return x
 
 
 def _kind_of_index_put(x: Tensor, indices: list[Tensor], values: Tensor, accumulate: bool = False, *_: Any) -> Kind:
@@ -134,34 +199,50 @@ def _kind_of_index_put(x: Tensor, indices: list[Tensor], values: Tensor, accumul
 
 
 def _sample_index_put(kind: Kind, size: int) -> tuple[Any, ...]:
-    x, _, places, values = _sample_rows(kind, size)
+    x, _, places, values = _sample_index_add(kind[:2], size)
     if kind[2] == "one index":
         return x, [places], values, kind[3] == "add"
     return x.reshape(2, -1, *x.shape[1:]), [places % 2, places // 2], values, kind[3] == "add"
 
 
-_LEAST, _RUNGS = 1 << 12, tuple(1 << power for power in range(12, 23, 2))  # elements of the updates
+RUNGS = tuple(1 << power for power in range(12, 23, 2))  # elements of the updates
+_LEAST = RUNGS[0]
 
 
-def _of_rows(name: str, operator: str, with_output: Any, sample: Any, refusal: Any, reduction: str) -> Override:
-    """Return an operator of updates of rows. with_output: PyTorch's overload that writes to an argument."""
+def _of(name: str, operator: str, with_output: Any, refusal: Any, sample: Any, run: Any) -> Override:
+    """Return an operator with an index for each element. with_output: PyTorch's overload that writes to an argument."""
 
     def aside(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        with_output(x, *args, out=x, **kwargs)
-        return x
+        out = x if name.endswith("_") else x.new_empty(0)
+        with_output(x, *args, out=out, **kwargs)
+        return out
 
     def size(x: Tensor, others: tuple[Any, ...]) -> Any:
-        return others[2].numel()  # of the source
+        return others[2].numel() if name == "index_add_" else others[1].numel()
 
-    refusal = partial(refusal, types=SUMMED if reduction == "add" else ASSIGNED)
-    run = partial(_update_rows, reduction=reduction)
-    return Override(name, operator, size, _LEAST, refusal, _kind_of_rows, sample, _RUNGS, run, aside)
+    kind = _kind_of_index_add if name == "index_add_" else _kind_of_scatter
+    return Override(name, operator, size, _LEAST, refusal, kind, sample, RUNGS, run, aside)
+
+
+def _both(name: str, overload: str, with_output: Any, refusal: Any, sample: Any, run: Any) -> tuple[Override, Override]:
+    """Return an operator in place, and the one that returns a copy."""
+    return (
+        _of(f"{name}_", f"aten::{name}_{overload}", with_output, refusal, sample, partial(run, copies=False)),
+        _of(name, f"aten::{name}{overload}", with_output, refusal, sample, partial(run, copies=True)),
+    )
+
+
+def _plain(reduction: str) -> tuple[Any, Any, Any]:
+    """Return the refusal, the sample and the run of a scatter."""
+    refusal, run = partial(_refuse_scatter, reduction=reduction), partial(_scatter, reduction=reduction)
+    return refusal, _sample_scatter, run
 
 
 SCATTER = (
-    _of_rows("index_add_", "aten::index_add_", aten.index_add.out, _sample_rows, _refuse_index_add, "add"),
-    _of_rows("scatter_add_", "aten::scatter_add_", aten.scatter_add.out, _sample_scatter, _refuse_scatter, "add"),
-    _of_rows("scatter_", "aten::scatter_.src", aten.scatter.src_out, _sample_scatter, _refuse_scatter, "none"),
+    _of("index_add_", "aten::index_add_", aten.index_add.out, _refuse_index_add, _sample_index_add, _index_add),
+    *_both("scatter_add", "", aten.scatter_add.out, *_plain("add")),
+    *_both("scatter", ".src", aten.scatter.src_out, *_plain("none")),
+    *_both("scatter_reduce", ".two", aten.scatter_reduce.two_out, _refuse_reduce, _sample_reduce, _scatter_reduce),
     Override(
         "index_put_",
         operator="aten::_index_put_impl_",  # what index_put_ and the gradient of x[i] call
@@ -170,7 +251,7 @@ SCATTER = (
         refusal=_refuse_index_put,
         kind=_kind_of_index_put,
         sample=_sample_index_put,
-        rungs=_RUNGS,
+        rungs=RUNGS,
         run=_index_put,
         aside=None,
     ),

@@ -1,7 +1,8 @@
 """The sizes from which calls are taken where none are measured, so that they are the same in every process.
 
 The table is what asv_bench/torch_thresholds.py printed on an AMD EPYC (Zen 4, family 25, model 17) with two processors
-and PyTorch 2.13; for sort and unique on a Zen 3 (family 25, model 1).
+and PyTorch 2.13; for sort, unique, k-th values, argmax, argmin, scatter_reduce_, gather and columns on a Zen 3
+(family 25, model 1). What scatter_ has as columns and lines, and index_add_ as lines, is left to PyTorch.
 """
 
 from dmlcpu.interop.torch.override import TYPE_NAMES, Kind
@@ -34,6 +35,40 @@ TABLE: dict[str, dict[Kind, _Sizes]] = {
     "unique": {
         ("values",): (1 << 12, 1 << 20),
     },
+    "kthvalue": {
+        ("one row", "few"): (1 << 15, 1 << 15),
+        ("one row", "many"): (1 << 15, 1 << 15),
+        ("rows", "few"): (1 << 15, 1 << 15),
+        ("rows", "many"): (1 << 15, 1 << 16),
+        ("short rows", "few"): (1 << 15, 1 << 14),
+        ("short rows", "many"): (1 << 16, 1 << 16),
+        ("strided", "few"): (1 << 18, 1 << 16),
+        ("strided", "many"): (1 << 17, 1 << 16),
+    },
+    "median": {
+        ("one row",): (1 << 16, 1 << 15),
+        ("rows",): (1 << 15, 1 << 16),
+        ("short rows",): (1 << 18, 1 << 16),
+        ("strided",): (1 << 18, 1 << 16),
+    },
+    "nanmedian": {
+        ("one row",): (1 << 18, 1 << 15),
+        ("rows",): (1 << 16, 1 << 16),
+        ("short rows",): (1 << 16, 1 << 16),
+        ("strided",): (1 << 17, 1 << 16),
+    },
+    "argmax": {
+        ("one row",): (1 << 15, 1 << 18),
+        ("rows",): (1 << 16, 1 << 15),
+        ("short rows",): (None, 1 << 17),
+        ("strided",): (1 << 16, 1 << 15),
+    },
+    "argmin": {
+        ("one row",): (1 << 15, 1 << 18),
+        ("rows",): (None, 1 << 15),
+        ("short rows",): (1 << 20, 1 << 16),
+        ("strided",): (1 << 15, 1 << 15),
+    },
     "_int_mm": {
         ("one", "rows"): (1 << 21, 1 << 24),
         ("one", "columns"): (None, None),
@@ -47,18 +82,36 @@ TABLE: dict[str, dict[Kind, _Sizes]] = {
         ("short rows",): (1 << 16, 1 << 14),
         ("rows",): (1 << 20, 1 << 22),
         ("long rows",): (None, 1 << 20),
+        ("lines",): (None, None),
     },
     "scatter_add_": {
         ("elements",): (None, 1 << 22),
         ("short rows",): (1 << 18, 1 << 16),
         ("rows",): (1 << 20, 1 << 14),
         ("long rows",): (None, None),
+        ("columns",): (1 << 18, 1 << 16),
+        ("lines",): (None, None),
     },
     "scatter_": {
         ("elements",): (None, 1 << 22),
         ("short rows",): (1 << 16, 1 << 14),
         ("rows",): (1 << 14, 1 << 14),
         ("long rows",): (1 << 14, 1 << 14),
+        ("columns",): (None, None),
+        ("lines",): (None, None),
+    },
+    "scatter_reduce_": {
+        ("elements",): (None, 1 << 20),
+        ("short rows",): (None, 1 << 18),
+        ("rows",): (None, 1 << 18),
+        ("long rows",): (None, 1 << 20),
+        ("columns",): (None, 1 << 16),
+        ("lines",): (None, 1 << 16),
+    },
+    "gather": {
+        ("elements",): (1 << 20, 1 << 20),
+        ("columns",): (1 << 20, 1 << 16),
+        ("lines",): (None, 1 << 16),
     },
     "index_put_": {
         ("elements", "one index", "add"): (1 << 14, 1 << 14),
@@ -79,6 +132,9 @@ TABLE: dict[str, dict[Kind, _Sizes]] = {
         ("long rows", "several indices", "assign"): (1 << 18, None),
     },
 }
+
+# The copy takes both packages the same time.
+TABLE |= {name: TABLE[f"{name}_"] for name in ("scatter", "scatter_add", "scatter_reduce")}
 
 
 def least(name: str, kind: Kind, threads: int) -> int | None:

@@ -6,12 +6,22 @@ import torch
 from torch import Tensor
 
 from dmlcpu.common.forms import Form, form_of, strides_of
-from dmlcpu.interop.torch.override import ARGUMENTS, ORDERED, TYPE, TYPE_NAMES, Kind, Override, as_array, numbers
+from dmlcpu.interop.torch.override import (
+    ARGUMENTS,
+    ORDERED,
+    TYPE,
+    TYPE_NAMES,
+    Kind,
+    Override,
+    as_array,
+    form_along,
+    numbers,
+    sample_along,
+)
 from dmlcpu.runtime.threads import plan_for_now
 from dmlcpu.sorting.call import INT64, Call
 from dmlcpu.sorting.plan import plan
 
-_SHORT_ROW = 256
 _INTEGERS = frozenset(each for each in ORDERED if not each.is_floating_point)
 
 
@@ -43,20 +53,11 @@ def _aside(x: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
 
 
 def _kind(x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Kind:
-    n = x.shape[dim]
-    if x.stride(dim) > 1:
-        form = "strided"
-    elif n == x.numel():
-        form = "one row"
-    else:
-        form = "short rows" if n < _SHORT_ROW else "rows"
-    return TYPE_NAMES[x.dtype], form
+    return TYPE_NAMES[x.dtype], form_along(x, dim)
 
 
 def _sample(kind: Kind, size: int) -> tuple[Tensor]:
-    dtype, form = kind
-    n = {"one row": size, "short rows": 64}.get(form, 1024)
-    return (numbers((n, size // n), dtype).T if form == "strided" else numbers((size // n, n), dtype),)
+    return (sample_along(kind[1], size, kind[0]),)
 
 
 # With an inverse PyTorch's own takes less time than the sort and the writing of places.

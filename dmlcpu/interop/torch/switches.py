@@ -11,6 +11,9 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from dmlcpu.errors import DmlError
+from dmlcpu.interop.torch.argmax import ARGMAX, ARGMIN
+from dmlcpu.interop.torch.gather import GATHER
+from dmlcpu.interop.torch.kthvalue import KTHVALUES
 from dmlcpu.interop.torch.override import EXACT_TYPES, NO_COMPILATION, SMALL, SUBCLASS, Override, PassOnError
 from dmlcpu.interop.torch.products import INT_MM
 from dmlcpu.interop.torch.scatter import SCATTER
@@ -20,7 +23,11 @@ from dmlcpu.interop.torch.topk import TOPK
 from dmlcpu.runtime.compilation import can_compile
 
 # What operators are called in `include` and `exclude`.
-_Name: TypeAlias = Literal["topk", "sort", "unique", "_int_mm", "index_add_", "index_put_", "scatter_add_", "scatter_"]
+_Name: TypeAlias = Literal[
+    "topk", "sort", "unique", "kthvalue", "median", "nanmedian", "argmax", "argmin", "_int_mm", "index_add_",
+    "scatter_add_", "scatter_add", "scatter_", "scatter", "scatter_reduce_", "scatter_reduce",
+    "index_put_", "gather",
+]  # fmt: skip
 _log = logging.getLogger("dmlcpu")
 
 
@@ -54,7 +61,8 @@ class _Switch:
             self.library = None
 
 
-_SWITCHES = {override.name: _Switch(override) for override in (TOPK, SORT, UNIQUE, INT_MM, *SCATTER)}
+_OVERRIDES = (TOPK, SORT, UNIQUE, *KTHVALUES, ARGMAX, ARGMIN, INT_MM, *SCATTER, GATHER)
+_SWITCHES = {override.name: _Switch(override) for override in _OVERRIDES}
 # Kernels are never freed: another thread may be about to call one that PyTorch has dropped (pytorch/pytorch#125234).
 _retired: list[Any] = []
 
@@ -65,8 +73,10 @@ def enable(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Name]" 
     Parameters
     ----------
     include : iterable of str, optional
-        Names of operators: ``topk``, ``sort``, ``unique``, ``_int_mm``, ``index_add_``, ``index_put_``,
-        ``scatter_add_``, ``scatter_``; by default all. The others are given back to PyTorch.
+        Names of operators: ``topk``, ``sort``, ``unique``, ``kthvalue``, ``median``, ``nanmedian``, ``argmax``,
+        ``argmin``, ``_int_mm``, ``index_add_``, ``scatter_add_``, ``scatter_add``, ``scatter_``, ``scatter``,
+        ``scatter_reduce_``, ``scatter_reduce``, ``index_put_``, ``gather``; by default all. The others are given back
+        to PyTorch. Those that end with an underscore change a tensor in place.
     exclude : iterable of str
         Names to leave out.
 
@@ -84,8 +94,8 @@ def enable(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Name]" 
     counts the reasons.
 
     Values and indices are PyTorch's, except where PyTorch leaves them open: of several equal elements `topk` returns
-    the first here, sorts are stable, of several updates of one element the last remains, and updates are added in their
-    order.
+    the first here, and medians any; sorts are stable, of several updates of one element the last remains, and updates
+    are added in their order.
 
     The size from which these kernels are faster is measured on each machine, at the first call of a kind, and kept in
     the folder of compiled kernels. Where it cannot be measured or kept, a shipped size holds.
@@ -168,8 +178,8 @@ def report() -> dict[str, dict[str, Any]]:
     Examples
     --------
     >>> import dmlcpu.interop.torch
-    >>> sorted(dmlcpu.interop.torch.report())
-    ['_int_mm', 'index_add_', 'index_put_', 'scatter_', 'scatter_add_', 'sort', 'topk', 'unique']
+    >>> [name for name in dmlcpu.interop.torch.report() if name.startswith("scatter_")]
+    ['scatter_add_', 'scatter_add', 'scatter_', 'scatter_reduce_', 'scatter_reduce']
     """
     return {
         name: {

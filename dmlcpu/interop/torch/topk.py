@@ -6,7 +6,17 @@ import torch
 from torch import Tensor
 
 from dmlcpu.common.forms import Form, form_of
-from dmlcpu.interop.torch.override import ARGUMENTS, ORDERED, TYPE, TYPE_NAMES, Kind, Override, as_array, numbers
+from dmlcpu.interop.torch.override import (
+    ARGUMENTS,
+    ORDERED,
+    TYPE,
+    TYPE_NAMES,
+    Kind,
+    Override,
+    as_array,
+    form_along,
+    sample_along,
+)
 from dmlcpu.operators.top_k.call import INT64, Call
 from dmlcpu.operators.top_k.plan import select
 
@@ -19,15 +29,20 @@ def _refusal(x: Tensor, k: int, dim: int = -1, *_: Any) -> str:
     return ""
 
 
-def _run(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
+def find(x: Tensor, k: int, dim: int, largest: bool, *, is_sorted: bool) -> tuple[Tensor, Tensor]:
+    """Return the k greatest or smallest elements along a dimension, and their indices."""
     shape = list(x.shape)
     shape[dim] = k
     values, indices = x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
     elements = as_array(x)
-    # Sorted in any case: the order that PyTorch leaves open would decide the last bits of sums over what is selected.
-    call = Call(Form(*form_of(elements)), k, dim % x.ndim, INT64, largest)
+    call = Call(Form(*form_of(elements)), k, dim % x.ndim, INT64, largest, is_sorted)
     select(call, elements, as_array(values), as_array(indices), most_threads=torch.get_num_threads())
     return values, indices
+
+
+def _run(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
+    # Sorted in any case: the order that PyTorch leaves open would decide the last bits of sums over what is selected.
+    return find(x, k, dim, largest, is_sorted=True)
 
 
 def _aside(x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
@@ -36,27 +51,18 @@ def _aside(x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
     return values, indices
 
 
-_SHORT_ROW = 256
 _FEW = 32  # elements at least for each that is selected
 
 
 def _kind(x: Tensor, k: int, dim: int = -1, *_: Any) -> Kind:
-    n = x.shape[dim]
-    if x.stride(dim) > 1:
-        form = "strided"
-    elif n == x.numel():
-        form = "one row"
-    else:
-        form = "short rows" if n < _SHORT_ROW else "rows"
-    return TYPE_NAMES[x.dtype], form, "few" if k * _FEW <= n else "many"
+    return TYPE_NAMES[x.dtype], form_along(x, dim), "few" if k * _FEW <= x.shape[dim] else "many"
 
 
 def _sample(kind: Kind, size: int) -> tuple[Any, ...]:
     dtype, form, count = kind
-    n = {"one row": size, "short rows": 64}.get(form, 1024)
-    x = numbers((size // n, n), dtype)
-    k = min(50, n // 64) if count == "few" else n // 2
-    return (x.T.contiguous(), k, 0) if form == "strided" else (x, k)
+    x = sample_along(form, size, dtype)
+    n = x.shape[-1]
+    return x, min(50, n // 64) if count == "few" else n // 2
 
 
 TOPK = Override(

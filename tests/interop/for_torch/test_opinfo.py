@@ -14,10 +14,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental"),
     pytest.mark.filterwarnings("ignore:The reduce argument of torch.scatter"),
 ]
-ORDERING = {"topk": "topk", "sort": "sort", "msort": "sort", "unique": "unique"}
-OPERATORS = [
-    info for info in methods.op_db if info.name in (*ORDERING, "index_add", "index_put", "scatter", "scatter_add")
-]
+ORDERING = {name: name for name in ("topk", "sort", "unique", "kthvalue", "median", "nanmedian", "argmax", "argmin")}
+ORDERING["msort"] = "sort"
+TIED = ("topk", "sort", "kthvalue", "median", "nanmedian")  # PyTorch does not promise which of equal elements come
+UPDATES = {"index_add": "index_add_", "index_put": "index_put_"}
+COPIES = ("scatter", "scatter_add", "scatter_reduce", "gather", "take_along_dim")
+OPERATORS = [info for info in methods.op_db if info.name in (*ORDERING, *UPDATES, *COPIES)]
 
 
 def fresh(value):
@@ -58,32 +60,33 @@ def has_ties(x):
     return x.unique().numel() < x.numel()
 
 
-@pytest.mark.parametrize("info", OPERATORS, ids=lambda info: info.name)
+@pytest.mark.parametrize("info", OPERATORS, ids=lambda info: info.name + info.variant_test_name)
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_samples(forced, info, requires_grad):
     if requires_grad and not info.supports_autograd:
         pytest.skip("it has no gradient")
     types = [each for each in info.dtypes if not requires_grad or each.is_floating_point or each is torch.complex64]
-    name = ORDERING.get(info.name, f"{info.name}_")
+    name = {**ORDERING, **UPDATES, "take_along_dim": "gather"}.get(info.name, info.name)
     before = forced.report()[name]["taken"]
     for dtype in types:
-        for sample in info.sample_inputs("cpu", dtype, requires_grad=requires_grad):
-            forced.enable()
-            mine = outcomes(info, sample)
-            forced.disable()
-            theirs = outcomes(info, sample)
-            if info.name in ("topk", "sort") and has_ties(sample.input):
-                mine, theirs = [mine[0][:1]], [theirs[0][:1]]  # PyTorch does not promise which indices come
+        samples, found = [*info.sample_inputs("cpu", dtype, requires_grad=requires_grad)], []
+        for switch in (forced.enable, forced.disable):
+            switch()
+            found.append([outcomes(info, sample) for sample in samples])
+        for sample, mine, theirs in zip(samples, *found, strict=True):
+            if info.name in TIED and has_ties(sample.input):
+                mine, theirs = [mine[0][:1]], [theirs[0][:1]]
             for one, other in zip(mine, theirs, strict=True):
                 check(one, other)
-    # Samples of the others have an alpha, or an index for each element.
-    assert forced.report()[name]["taken"] > before or info.name not in (*ORDERING, "index_put")
+    # Samples of index_add with a gradient have an alpha; means are PyTorch's.
+    is_taken = (info.name, requires_grad) != ("index_add", True) and info.variant_test_name != "mean"
+    assert (forced.report()[name]["taken"] > before) == is_taken
 
 
 @pytest.mark.parametrize("info", [info for info in OPERATORS if info.error_inputs_func], ids=lambda info: info.name)
 def test_errors(forced, info):
-    for each in info.error_inputs("cpu"):
-        forced.enable()
-        mine = outcomes(info, each.sample_input)
-        forced.disable()
-        assert mine == outcomes(info, each.sample_input)
+    samples = [each.sample_input for each in info.error_inputs("cpu")]
+    samples = [each for each in samples if "out" not in each.kwargs]  # other overloads, which change their samples
+    mine = [outcomes(info, sample) for sample in samples]
+    forced.disable()
+    assert mine == [outcomes(info, sample) for sample in samples]

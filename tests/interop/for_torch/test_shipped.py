@@ -6,14 +6,18 @@ import pytest
 
 pytest.importorskip("torch")
 
+ALONG = ("one row", "rows", "short rows", "strided")
 ROWS = ("elements", "short rows", "rows", "long rows")
+SCATTERS = ("scatter_add_", "scatter_add", "scatter_", "scatter", "scatter_reduce_", "scatter_reduce")
 FORMS = {
-    "topk": itertools.product(("one row", "rows", "short rows", "strided"), ("few", "many")),
-    "sort": itertools.product(("one row", "rows", "short rows", "strided")),
+    **{name: itertools.product(ALONG, ("few", "many")) for name in ("topk", "kthvalue")},
+    **{name: itertools.product(ALONG) for name in ("sort", "median", "nanmedian", "argmax", "argmin")},
     "unique": itertools.product(("values",)),
     "_int_mm": itertools.product(("one", "few", "many"), ("rows", "columns")),
     "index_put_": itertools.product(ROWS, ("one index", "several indices"), ("add", "assign")),
-    **{name: itertools.product(ROWS) for name in ("index_add_", "scatter_add_", "scatter_")},
+    "index_add_": itertools.product((*ROWS, "lines")),
+    **{name: itertools.product((*ROWS, "columns", "lines")) for name in SCATTERS},
+    "gather": itertools.product(("elements", "columns", "lines")),
 }
 
 

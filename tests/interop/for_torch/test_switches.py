@@ -11,7 +11,10 @@ import pytest
 torch = pytest.importorskip("torch")
 from processes import run  # noqa: E402
 
-NAMES = ["topk", "sort", "unique", "_int_mm", "index_add_", "index_put_", "scatter_add_", "scatter_"]
+NAMES = [
+    "topk", "sort", "unique", "kthvalue", "median", "nanmedian", "argmax", "argmin", "_int_mm", "index_add_",
+    "scatter_add_", "scatter_add", "scatter_", "scatter", "scatter_reduce_", "scatter_reduce", "index_put_", "gather",
+]  # fmt: skip
 
 
 def is_on(ours):
@@ -135,6 +138,10 @@ def test_large_call_that_is_passed_on_releases_the_gil(torch_overrides, monkeypa
         "topk": (torch.arange(5000.0), 3),
         "sort": (torch.arange(5000.0),),
         "unique": (torch.arange(5000),),
+        **{name: (torch.arange(5000.0), 0) for name in ("median", "nanmedian", "argmax", "argmin")},
+        "kthvalue": (torch.arange(5000.0), 3),
+        **{name: (torch.zeros(9000), *rows, "sum") for name in ("scatter_reduce_", "scatter_reduce")},
+        "gather": (torch.zeros(9000), *rows[:2]),
         "_int_mm": (torch.ones(64, 64, dtype=torch.int8), torch.ones(64, 64, dtype=torch.int8)),
         "index_put_": (torch.zeros(9000), [rows[1]], rows[2]),
     }.get(name, (torch.zeros(9000), *rows))

@@ -239,16 +239,21 @@ def test_report_counts_no_calls_of_measurements(thresholds, torch_overrides):
 def test_samples_have_the_measured_kind_and_size():
     from dmlcpu.interop.torch.switches import _SWITCHES
 
-    topk_forms, forms = ("one row", "rows", "short rows", "strided"), ("elements", "short rows", "rows", "long rows")
+    along, rows = ("one row", "rows", "short rows", "strided"), ("elements", "short rows", "rows", "long rows")
     kinds = {
-        "topk": itertools.product(["float32"], topk_forms, ("few", "many")),
-        "index_put_": itertools.product(["int64"], forms, ("one index", "several indices"), ("add", "assign")),
-        "sort": itertools.product(["float32"], topk_forms),
+        **{name: [*itertools.product(["float32"], along, ("few", "many"))] for name in ("topk", "kthvalue")},
+        **{
+            name: [*itertools.product(["float32"], along)]
+            for name in ("sort", "median", "nanmedian", "argmax", "argmin")
+        },
+        "index_put_": itertools.product(["int64"], rows, ("one index", "several indices"), ("add", "assign")),
         "unique": [("int64", "values")],
         "_int_mm": itertools.product(("one", "few", "many"), ("rows", "columns")),
+        "index_add_": itertools.product(["float32"], (*rows, "lines")),
+        "gather": itertools.product(["float32"], ("elements", "columns", "lines")),
     }
     for each in [switch.override for switch in _SWITCHES.values()]:
-        for kind in kinds.get(each.name, itertools.product(["float32"], forms)):
+        for kind in kinds.get(each.name, itertools.product(["float32"], (*rows, "columns", "lines"))):
             for size in each.rungs[:3]:
                 args = each.sample(kind, size)
                 assert each.size(args[0], args[1:]) == pytest.approx(size, rel=0.1), (each.name, kind)
