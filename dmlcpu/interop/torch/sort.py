@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -80,7 +81,10 @@ def _kind_of_unique(x: Tensor, *_: Any) -> Kind:
 
 
 def _sample_of_unique(kind: Kind, size: int) -> tuple[Tensor]:
-    return (numbers((size,), kind[0]),)
+    """Return numbers most of which differ: PyTorch's hash table then outgrows the caches."""
+    dtype = getattr(torch, kind[0])
+    most = min(size, torch.iinfo(dtype).max)
+    return (torch.from_numpy(np.random.default_rng(1).integers(0, most, size)).to(dtype),)
 
 
 def _elements(x: Tensor, _: tuple[Any, ...]) -> int:
