@@ -16,7 +16,6 @@ from dmlcpu.interop.torch.override import (
     Override,
     as_array,
     form_along,
-    numbers,
     sample_along,
 )
 from dmlcpu.runtime.threads import plan_for_now
