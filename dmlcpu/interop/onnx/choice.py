@@ -116,19 +116,18 @@ def _paying(values: Values, able: list[onnx.NodeProto], threads: int, cost_of_cu
     gains = {name: each for name, each in gains.items() if min(each) > 0}
     if not gains:
         return must
-    cost, least = cost_of_cut(), _sessions(values, must)
+    cost, least = cost_of_cut(), _cuts(values, must)
     large = {name for name, each in gains.items() if min(each) > 2 * _MARGIN * cost}  # each pays for two cuts
     for taken in ({*gains}, large):
-        cuts = max(_sessions(values, must | taken) - least, 0)
+        cuts = max(_cuts(values, must | taken) - least, 0)
         if taken and all(sum(each) > _MARGIN * cost * cuts for each in zip(*[gains[x] for x in taken], strict=True)):
             return must | taken
     return must
 
 
-def _sessions(values: Values, taken: set[str]) -> int:
-    """Return how many sessions are needed if these nodes are taken."""
-    parts = cut(values.graph, values.constants, lambda node: result_of(node) in taken)
-    return sum(not part.is_ours for part in parts)
+def _cuts(values: Values, taken: set[str]) -> int:
+    """Return how many cuts there are if these nodes are taken."""
+    return len(cut(values.graph, values.constants, lambda node: result_of(node) in taken)) - 1
 
 
 def is_wrong(node: onnx.NodeProto, values: Values, threads: int) -> bool:

@@ -192,7 +192,7 @@ class QGemm(Product):
         if c is None and y_scale is not None and alpha == 1:
             return (quantized_matmul(a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero),)
         sums = matmul_integer(a, a_zero, b, b_zero, out_dtype=np.int64)
-        scale = np.float32(alpha) * (a_scale * b_scale)
+        scale = np.float32(alpha) * a_scale * b_scale
         with np.errstate(all="ignore"):
             numbers = (sums if c is None else sums + c).astype(np.float32)
             if y_scale is None:
