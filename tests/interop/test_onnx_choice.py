@@ -159,7 +159,7 @@ def test_the_cost_of_a_cut_is_measured_once_and_kept(tmp_path, monkeypatch):
 def test_the_shipped_cost_holds_where_nothing_is_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(costs.os, "getloadavg", lambda: (99, 0, 0), raising=False)
     for path in (None, tmp_path / "onnx.json", tmp_path / "none" / "onnx.json"):
-        for threads, cost in ((1, 100_000), (2, 400_000), (16, 400_000)):
+        for threads, cost in ((1, 50_000), (2, 150_000), (16, 150_000)):
             assert costs._kept(path, threads, lambda: 1 // 0) == cost
     (tmp_path / "onnx.json").write_text("[1]")
     assert costs._read(tmp_path / "onnx.json") == {}

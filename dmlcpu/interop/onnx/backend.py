@@ -99,22 +99,20 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         TypeError
             If `inputs` is none of these.
         """
-        return tuple(self.run_named(None, self._named(inputs)))
+        return tuple(self.run_named(None, inputs if type(inputs) is dict else self._named(inputs)))
 
     def run_named(self, names: Sequence[str] | None, feeds: Mapping[str, Any], options: Any = None) -> list[Any]:
         """Run the model; names: of the outputs to return, None for all."""
-        if self.session is None:
-            results = self._program.run(self._checked(feeds))
-            return results if names is None else [dict(zip(self.outputs, results, strict=True))[name] for name in names]
-        try:
-            return self.session.run(names, feeds, options)  # type: ignore[no-any-return]
-        except (
-            Exception
-        ):  # ONNX Runtime's errors have no class in common. It checks inputs itself, and takes time for it.
-            checked = self._checked(feeds)
-            if all(checked[name] is value for name, value in feeds.items()):
-                raise
-        return self.session.run(names, checked, options)  # type: ignore[no-any-return]
+        if self.session is not None:  # it checks inputs itself, and that takes time
+            try:
+                return self.session.run(names, feeds, options)  # type: ignore[no-any-return]
+            except Exception:  # ONNX Runtime's errors have no class in common
+                checked = self._checked(feeds)
+                if all(checked[name] is value for name, value in feeds.items()):
+                    raise
+            return self.session.run(names, checked, options)  # type: ignore[no-any-return]
+        results = self._program.run(self._checked(feeds))
+        return results if names is None else [dict(zip(self.outputs, results, strict=True))[name] for name in names]
 
     def report(self) -> dict[str, dict[str, int]]:
         """Count the nodes by what runs them, in branches, loops and the model's functions, too.

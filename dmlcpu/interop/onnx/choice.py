@@ -41,14 +41,17 @@ _RACES = 1024  # elements from which ONNX Runtime may reduce on several threads
 # In nanoseconds, of ONNX Runtime 1.32 less these kernels, on one thread (Zen 3): int8 by int8 for an element of B and
 # for a product; a scale for each column, for an element of the result; an element that TopK reads; one that
 # ScatterElements writes.
-_OF_B, _OF_PRODUCT, _OF_COLUMN, _OF_TOP_K, _OF_ELEMENT = 1.0, 0.06, 1.0, 0.8, 10.0
+_OF_B, _OF_PRODUCT, _OF_COLUMN, _OF_TOP_K, _OF_ELEMENT = 1.2, 0.06, 1.0, 0.8, 10.0
 _CALL = 5_000  # and what calling a kernel takes
 
 
 class Values:
-    """The types, shapes and constants of a graph's values."""
+    """The types, shapes and constants of a graph's values; joined: results of products that were floats."""
 
-    def __init__(self, graph: onnx.GraphProto, types: Mapping[str, onnx.TypeProto], source: Source) -> None:
+    def __init__(
+        self, graph: onnx.GraphProto, types: Mapping[str, onnx.TypeProto], source: Source, joined: set[str]
+    ) -> None:
+        self.joined = joined
         self.graph, self.constants = graph, constants_of(graph)
         self._types, self._source = types, source
 
@@ -116,18 +119,19 @@ def _paying(values: Values, able: list[onnx.NodeProto], threads: int, cost_of_cu
     gains = {name: each for name, each in gains.items() if min(each) > 0}
     if not gains:
         return must
-    cost, least = cost_of_cut(), _cuts(values, must)
+    cost, least = cost_of_cut(), _sessions(values, must) if must else 0
     large = {name for name, each in gains.items() if min(each) > 2 * _MARGIN * cost}  # each pays for two cuts
     for taken in ({*gains}, large):
-        cuts = max(_cuts(values, must | taken) - least, 0)
-        if taken and all(sum(each) > _MARGIN * cost * cuts for each in zip(*[gains[x] for x in taken], strict=True)):
+        more = max(_sessions(values, must | taken) - least, 0)
+        if taken and all(sum(each) > _MARGIN * cost * more for each in zip(*[gains[x] for x in taken], strict=True)):
             return must | taken
     return must
 
 
-def _cuts(values: Values, taken: set[str]) -> int:
-    """Return how many cuts there are if these nodes are taken."""
-    return len(cut(values.graph, values.constants, lambda node: result_of(node) in taken)) - 1
+def _sessions(values: Values, taken: set[str]) -> int:
+    """Return how many sessions ONNX Runtime has if these nodes are taken."""
+    parts = cut(values.graph, values.constants, lambda node: result_of(node) in taken)
+    return sum(not part.is_ours for part in parts)
 
 
 def is_wrong(node: onnx.NodeProto, values: Values, threads: int) -> bool:
@@ -197,6 +201,8 @@ def _gain_of_product(node: onnx.NodeProto, values: Values, size: int, a: int, b:
         return 0
     depth, columns = shape[-2:][::-1] if _is_turned(node) else shape[-2:]
     results = values.elements(node.input[a], size) // max(depth, 1) * columns
+    if result_of(node) in values.joined:  # a MatMul between quantizers, of which ONNX Runtime makes uint8 by int8
+        return 0
     if values.dtype(node.input[a]) == values.dtype(node.input[b]) == TensorProto.INT8:
         rate = max(target.rate for target in TARGETS if target.unit.isa in allowed())
         return _OF_B * math.prod(shape) + results * depth * (_OF_PRODUCT - 1 / rate)

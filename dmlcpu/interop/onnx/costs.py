@@ -26,7 +26,7 @@ from dmlcpu.interop.onnx.runtime import session_of
 from dmlcpu.kernels import registry
 
 # In nanoseconds, on one thread and on more, which sleep between sessions and have to be woken (Zen 3).
-_SHIPPED = 100_000, 400_000
+_SHIPPED = 50_000, 150_000
 _LEAST = 20_000  # less was never measured: a disturbance makes it less
 _LAYERS, _ROUNDS, _WIDTH = 8, 9, 256
 _BUSY = 1.2  # processes for each processor

@@ -111,9 +111,10 @@ class Program:
             plain = completed(source.proto)
             model = join(plain, qdq=qdq)
             graph = model.graph
+            joined = {name for node in plain.graph.node if name_of(node) == "QuantizeLinear" for name in node.output}
             read = {name for node in graph.node if name_of(node) in TAKEN for name in node.input}
             # Of the plain model, because ONNX does not know the operators that take the place of others.
-            values = Values(graph, types_of(package, plain, read - constants_of(graph).keys() - {""}), source)
+            values = Values(graph, types_of(package, plain, read - constants_of(graph).keys() - {""}), source, joined)
             threads = get_num_threads()
             taken = chosen(values, take, threads, lambda: cost_of_cut(package, threads))
             parts = cut(graph, values.constants, lambda node: result_of(node) in taken)

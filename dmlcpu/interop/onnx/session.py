@@ -100,6 +100,8 @@ class InferenceSession:
         BindingError
             If an input or output is missing or unknown, or its type or shape differs from the model's.
         """
+        if self._prepared.session is not None:
+            return self._prepared.run_named(output_names, input_feed, run_options)
         names = list(output_names or self._prepared.outputs)
         for name in names:
             if name not in self._prepared.outputs:
