@@ -179,7 +179,7 @@ def test_a_session_has_the_methods_of_onnx_runtimes(take):
     assert type(session.run(None, {"x": X})) is list
     (indices,) = session.run(["indices"], {"x": X})
     np.testing.assert_array_equal(indices, theirs.run(["indices"], {"x": X})[0], strict=True)
-    with pytest.raises(Exception, match="output_names is 'none'; allowed: values, indices|Invalid output name: ?none"):
+    with pytest.raises(Exception, match=r"output_names is 'none'; allowed: values, indices|Invalid output name: ?none"):
         session.run(["none"], {"x": X})
     if take == "auto":
         assert session.get_modelmeta().graph_name == "model"

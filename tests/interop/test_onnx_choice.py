@@ -167,3 +167,26 @@ def test_the_shipped_cost_holds_where_nothing_is_measured(tmp_path, monkeypatch)
 
 def test_a_cut_costs_something():
     assert 20_000 <= costs._measured(pytest.importorskip("onnxruntime"), 1) < 50_000_000
+
+
+def test_floats_between_quantizers_are_exact_where_onnx_runtime_makes_bytes_of_them():
+    weights, one = RNG.integers(-128, 128, (256, 32)).astype(np.int8), np.float32(1)
+    constants = {
+        "w": weights,
+        "one": one,
+        "z": np.uint8(0),
+        "wz": np.int8(0),
+        "ys": np.float32(30_000),
+        "yz": np.uint8(99),
+    }
+    nodes = [
+        node("DequantizeLinear", ["x", "one", "z"], ["a"]),
+        node("DequantizeLinear", ["w", "one", "wz"], ["b"]),
+        node("MatMul", ["a", "b"], ["y"]),
+        node("QuantizeLinear", ["y", "ys", "yz"], ["out"]),
+    ]
+    model = model_of(nodes, [info("x", np.uint8, ["n", 256])], [info("out", np.uint8, ["n", 32])], constants)
+    x = RNG.integers(0, 256, (64, 256)).astype(np.uint8)
+    sums = (x.astype(np.int64) @ weights).astype(np.float32)
+    exact = np.clip(np.rint(sums * (one / np.float32(30_000))) + 99, 0, 255)
+    np.testing.assert_array_equal(prepare(model).run([x])[0], exact)

@@ -67,7 +67,7 @@ class Values:
             return tuple(self.constants[name].dims)
         if name not in self._types or not self._types[name].tensor_type.HasField("shape"):
             return None
-        return tuple(each.dim_value or size for each in self._types[name].tensor_type.shape.dim)
+        return tuple(max(each.dim_value, 0) or size for each in self._types[name].tensor_type.shape.dim)
 
     def elements(self, name: str, size: int) -> int:
         """Return the number of a tensor's elements."""
@@ -103,6 +103,8 @@ def chosen(values: Values, take: str | Sequence[str], threads: int, cost_of_cut:
             if all(name not in (node.name, result) for result, node in asked.items()):
                 raise BindingError(NAME, "take", repr(name), _listed([node.name or result_of(node) for node in able]))
         taken = set(asked)
+    if not taken:
+        return taken
     left = {name for node in graph.node if result_of(node) not in taken for name in reads(node)}
     left |= {each.name for each in graph.output}
     return taken | {
