@@ -214,3 +214,42 @@ def test_sound_is_onnx_runtimes():
     x = RNG.standard_normal((1, 64, 1), np.float32)
     for mine, right in zip(ours.run_model(model, [x], take="all"), runtime(model).run(None, {"x": x}), strict=True):
         np.testing.assert_array_equal(mine, right, strict=True)
+
+
+def to_constant(graph, draw):
+    """Make an initializer the result of a node, which need not come first."""
+    tensor = graph.initializer.pop(draw.integers(len(graph.initializer)))
+    graph.node.append(node("Constant", [], [tensor.name], value=tensor))
+
+
+def shuffle(graph, draw):
+    nodes = [graph.node[place] for place in draw.permutation(len(graph.node))]
+    copies = [copy.deepcopy(each) for each in nodes]
+    graph.ClearField("node")
+    graph.node.extend(copies)
+
+
+CHANGES = [
+    to_constant,
+    shuffle,
+    lambda graph, draw: graph.input[0].type.tensor_type.ClearField("shape"),
+    lambda graph, draw: graph.output[0].ClearField("type"),
+    lambda graph, draw: graph.ClearField("name"),
+    lambda graph, draw: setattr(graph.node[draw.integers(len(graph.node))], "domain", "ai.onnx"),
+    lambda graph, draw: graph.initializer.add().CopyFrom(numpy_helper.from_array(X, "unused")),
+    lambda graph, draw: graph.node.append(node("Abs", ["x"], ["read by none"])),
+    lambda graph, draw: graph.output.append(onnx.ValueInfoProto(name="r")),
+    lambda graph, draw: [each.ClearField("name") for each in graph.node],
+]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_changes_that_onnx_runtime_accepts(seed):
+    draw = np.random.default_rng(seed)
+    model = dynamic(constants={"w": W >> 1})
+    for change in draw.permutation(len(CHANGES))[: draw.integers(1, 6)]:
+        CHANGES[change](model.graph, draw)
+    prepared = ours.prepare(model, take="all")
+    assert prepared.report()["dmlcpu"]["TopK"] == 1
+    for mine, right in zip(prepared.run({"x": X}), runtime(model).run(None, {"x": X}), strict=True):
+        np.testing.assert_array_equal(mine, right, strict=True)
