@@ -30,6 +30,7 @@ class InferenceSession:
     sess_options : onnxruntime.SessionOptions, optional
         All of it counts in the sessions that run what these kernels do not. A pickle, and a copy, keep the attributes,
         such as `intra_op_num_threads`, but not what methods have set: entries of the configuration, and libraries.
+        Entries that the model needs are set in it: to be exact without VNNI, and for the folder of external data.
     providers, provider_options : optional
         They have no effect: everything runs on the CPU.
     take : {"auto", "all"} or sequence of str, default "auto"
