@@ -102,5 +102,7 @@ def cache_folder() -> str:
 
     if not can_compile():
         return "none: compilation is switched off"
+    if not os.path.exists(__file__):  # in a zipapp
+        return "none: Numba names what it keeps by source files, which have to be unpacked: these lie in an archive"
     folders = {entry.kernel.share.stats.cache_path for entry in registry.available()} - {None}
     return os.path.commonpath(folders) if folders else "none: kernels are compiled anew by every process"

@@ -71,7 +71,7 @@ class OnnxDispatch(NamedTuple):
             results = dict(zip(self.prepared.outputs, self.prepared.run(inputs), strict=True))
         except MemoryError:
             raise
-        except Exception as error:  # operators of ONNX's reference evaluator raise nearly anything
+        except Exception as error:  # ONNX Runtime's errors have no class in common
             reason = ", ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", ())])
             raise ValueError(f"'{self.dispatchable}' failed: {reason}") from error
         results = {name: np.asarray(results[name]) for name in self.outputs}
@@ -105,9 +105,9 @@ def load_onnx_dispatchable(name: str, entry: dict[str, Any], files: Files, fault
         prepared = ours.prepare(proto)
     except MemoryError:
         raise
-    except Exception as error:  # Protobuf, ONNX's checker and its operators raise nearly anything
+    except Exception as error:  # Protobuf and ONNX's tools raise nearly anything
         reason = f"{error.field} is {error.found}" if isinstance(error, DmlError) else " ".join(str(error).split())
-        allowed = "a valid ONNX model of known operators"
+        allowed = "an ONNX model of known operators"
         faults.at("sourcePath").refuse(f"{source!r}, which cannot be run: {reason}", allowed)
     return OnnxDispatchable(name, prepared, time.perf_counter() - start)
 
@@ -193,6 +193,8 @@ def _shape_of(name: str, source: Any, buffer: Buffer, model: OnnxDispatchable, f
 
 def _known(tensor: Any, free: int | None) -> tuple[int, ...] | None:
     """Return a tensor's shape, with `free` for free dimensions; None if a size is still unknown."""
+    if tensor.shape is None:
+        return None
     sizes = tuple(size if isinstance(size, int) else free for size in tensor.shape)
     return None if None in sizes else sizes  # type: ignore[return-value]
 

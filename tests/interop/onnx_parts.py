@@ -7,14 +7,13 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
-from dmlcpu.interop.onnx import program  # noqa: E402
+from dmlcpu.interop.onnx import runtime  # noqa: E402
 
 RNG = np.random.default_rng(0)
 W = RNG.integers(-128, 128, (8, 6), np.int8)
 X = RNG.standard_normal((5, 8), np.float32)
 node = helper.make_node
-REST = ["evaluator", pytest.param("onnxruntime", marks=pytest.mark.skipif(program.runtime() is None, reason="missing"))]
-needs_runtime = pytest.mark.skipif(program.runtime() is None, reason="onnxruntime is not installed")
+needs_runtime = pytest.mark.skipif(runtime.runtime() is None, reason="onnxruntime is not installed")
 
 
 def info(name, dtype, shape):

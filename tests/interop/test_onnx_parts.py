@@ -1,4 +1,4 @@
-"""Models in parts: these kernels for their operators, ONNX Runtime or ONNX's evaluator for the rest."""
+"""Models in parts: these kernels for their operators, ONNX Runtime for the rest."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
-from onnx_parts import CONSTANTS, REST, W, X, assert_as_the_reference, dynamic, info, model_of, needs_runtime, node  # noqa: E402
+from onnx_parts import CONSTANTS, W, X, assert_as_the_reference, dynamic, info, model_of, needs_runtime, node  # noqa: E402
 
 from dmlcpu.errors import BindingError, UnsupportedError  # noqa: E402
 from dmlcpu.interop import onnx as ours  # noqa: E402
@@ -35,7 +35,7 @@ def looped():
 @needs_runtime
 @pytest.mark.parametrize("flag", [True, False])
 def test_branches_run_whole_and_functions_in_parts(flag):
-    prepared = ours.prepare(looped())
+    prepared = ours.prepare(looped(), take="all")
     assert_as_the_reference(looped(), prepared, {"x": X, "flag": np.array(flag)})
     report = prepared.report()
     assert report["dmlcpu"] == {"TopK": 1}
@@ -47,12 +47,8 @@ def test_branches_run_whole_and_functions_in_parts(flag):
 def test_types_of_onnx_runtimes_own_operators_are_found():
     nodes = [node("FastGelu", ["x"], ["g"], domain="com.microsoft"), node("TopK", ["g", "two"], ["v", "i"])]
     model = model_of(nodes, None, [info("i", np.int64, ["n", 2])], CONSTANTS, domains=["com.microsoft"])
-    (i,) = ours.prepare(model, rest="onnxruntime").run([X])
+    (i,) = ours.prepare(model, take="all").run([X])
     assert i.tolist() == np.argsort(-X, axis=1, kind="stable")[:, :2].tolist()
-    with pytest.raises(UnsupportedError, match="FastGelu"):
-        ours.prepare(model, rest="evaluator")
-    assert ours.is_compatible(model)
-    assert not ours.is_compatible(model, rest="evaluator")
 
 
 def halves():
@@ -63,38 +59,64 @@ def halves():
 
 
 @needs_runtime
-def test_what_onnx_runtime_cannot_run_goes_to_the_evaluator():
-    x = X.astype(pytest.importorskip("ml_dtypes").bfloat16)
-    prepared = ours.prepare(halves())
-    assert_as_the_reference(halves(), prepared, {"x": x})
-    assert prepared.report() == {
-        "dmlcpu": {"TopK": 1},
-        "onnxruntime": {},
-        "evaluator": {"Cast": 1},
-        "passed on": {"to the evaluator: ONNX Runtime does not exchange 'x' with NumPy": 1},
-    }
-    with pytest.raises(UnsupportedError, match=r"onnx: rest is 'onnxruntime', which cannot run a part \(.*'x'"):
-        ours.prepare(halves(), rest="onnxruntime")
+def test_a_part_that_numpy_cannot_give_to_onnx_runtime_leaves_the_model_whole():
+    prepared = ours.prepare(halves(), take="all")
+    assert prepared.report()["dmlcpu"] == {}
+    assert [*prepared.report()["passed on"]] == [
+        "left whole: it cannot be cut (ONNX Runtime does not exchange 'x' with NumPy)"
+    ]
+    with pytest.raises(Exception, match="can't be converted to MLDataType"):
+        prepared.run([X.astype(pytest.importorskip("ml_dtypes").bfloat16)])
 
 
 def test_without_onnx_runtime(monkeypatch):
     monkeypatch.setattr(program, "runtime", lambda: None)
-    report = ours.prepare(dynamic()).report()
-    assert report["evaluator"] == {"Neg": 1, "Relu": 1}
-    assert report["onnxruntime"] == report["passed on"] == {}
-    with pytest.raises(
-        UnsupportedError, match="rest is 'onnxruntime', which is not installed; allowed: 'auto', 'evaluator'"
-    ):
-        ours.prepare(dynamic(), rest="onnxruntime")
+    with pytest.raises(UnsupportedError, match=r"a node is Neg, Relu; allowed: without .* TopK.*: pip install onnxrun"):
+        ours.prepare(dynamic())
+    both = model_of(
+        [
+            node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+            node("MatMulInteger", ["q", "w", "z"], ["y"]),
+            node("ArgMax", ["y"], ["i"], axis=1),
+        ],
+        None,
+        [info("i", np.int64, ["n", 1])],
+        {"w": W},
+    )
+    prepared = ours.prepare(both)
+    assert prepared.report()["dmlcpu"] == {"ArgMax": 1, "DynamicQuantizeLinear": 1, "MatMulInteger": 1}
+    assert_as_the_reference(both, prepared, {"x": X})
 
 
-def test_rest_is_one_of_three():
-    with pytest.raises(BindingError, match="rest is 'ort'; allowed: 'auto', 'onnxruntime', 'evaluator'"):
-        ours.prepare(dynamic(), rest="ort")
+@pytest.mark.parametrize(
+    ("take", "error", "message"),
+    [
+        ("ort", BindingError, r"onnx: take is 'ort'; allowed: 'auto', 'all', a sequence of names"),
+        (["product", "nowhere"], BindingError, r"onnx: take is 'nowhere'; allowed: product, values"),
+        (None, TypeError, r"onnx: take is NoneType; allowed: 'auto', 'all'"),
+    ],
+)
+@needs_runtime
+def test_what_to_take_is_checked(take, error, message):
+    with pytest.raises(error, match=message):
+        ours.prepare(dynamic(), take=take)
 
 
-@pytest.mark.parametrize("rest", REST)
-def test_inputs_with_defaults_and_results_that_no_node_makes(rest):
+@needs_runtime
+@pytest.mark.parametrize(
+    ("take", "taken"),
+    [
+        (["values"], {"TopK": 1}),
+        (["values", "product"], {"TopK": 1, "com.microsoft.MatMulIntegerToFloat": 1, "DynamicQuantizeLinear": 1}),
+    ],
+)
+def test_nodes_are_taken_by_name_or_result(take, taken):
+    prepared = ours.prepare(dynamic(), take=take)
+    assert prepared.report()["dmlcpu"] == taken
+    assert_as_the_reference(dynamic(), prepared, {"x": X})
+
+
+def test_inputs_with_defaults_and_results_that_no_node_makes():
     nodes = [node("TopK", ["x", "k"], ["v", "i"]), node("Neg", ["v"], ["n"])]
     inputs = [info("x", np.float32, ["n", 8]), info("k", np.int64, [1])]
     outputs = [info("n", np.float32, ["n", "k"]), info("x", np.float32, ["n", 8]), info("k", np.int64, [1])]
@@ -102,7 +124,7 @@ def test_inputs_with_defaults_and_results_that_no_node_makes(rest):
     model = model_of(
         [*nodes, node("Identity", ["c"], ["unused"])], inputs, outputs, {"k": np.array([3]), "c": np.array([7])}
     )
-    prepared = ours.prepare(model, rest=rest)
+    prepared = ours.prepare(model, take="all")
     for given, k in (({}, 3), ({"k": np.array([5])}, 5)):
         n, x, found, c = prepared.run({"x": X, **given})
         np.testing.assert_array_equal(n, np.sort(-X, axis=1)[:, :k])
@@ -121,16 +143,15 @@ def test_sequences_pass_between_parts():
     ]
     constants = {"one": np.array(1), "two": np.array([2])}
     model = model_of(nodes, None, [info("v", np.float32, [1, 2]), info("n", np.int64, [])], constants)
-    v, n = ours.prepare(model, rest="onnxruntime").run([X])
+    v, n = ours.prepare(model, take="all").run([X])
     assert v.tolist() == [sorted(X[1].tolist(), reverse=True)[:2]]
     assert n == 6
 
 
-@pytest.mark.parametrize("rest", REST)
-def test_a_run_that_fails_names_the_node(rest):
+def test_a_run_that_fails_names_the_node():
     nodes = [node("TopK", ["x", "two"], ["v", "i"]), node("Reshape", ["v", "shape"], ["y"], "flatten")]
     constants = {"two": np.array([2]), "shape": np.array([7])}
-    prepared = ours.prepare(model_of(nodes, None, [info("y", np.float32, [7])], constants), rest=rest)
+    prepared = ours.prepare(model_of(nodes, None, [info("y", np.float32, [7])], constants), take="all")
     with pytest.raises(Exception) as caught:
         prepared.run([X])
     assert "'flatten'" in " ".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
@@ -147,7 +168,7 @@ def test_many_nodes():
         nodes.append(node("Neg", [f"n{number}"], [f"v{number}"]) if number % 100 else top_k)
         last = f"v{number}"
     model = model_of(nodes, None, [info(last, np.float32, ["n", 8])], {"eight": np.array([8])})
-    prepared = ours.prepare(model)
+    prepared = ours.prepare(model, take="all")
     assert sum(prepared.report()["onnxruntime"].values()) == 9_950
     (y,) = prepared.run([X])
     assert y.shape == X.shape
@@ -161,10 +182,9 @@ def sparse(name, array):
     return helper.make_sparse_tensor(values, numpy_helper.from_array(indices, f"{name} at"), array.shape)
 
 
-@pytest.mark.parametrize("rest", REST)
 @pytest.mark.parametrize("name", ["one", "two"])
 @pytest.mark.parametrize("is_node", [False, True])
-def test_sparse_constants(rest, name, is_node):
+def test_sparse_constants(name, is_node):
     array = np.array([[0, 1, 0], [2, 0, 3]], np.float32)
     tensor = sparse(name, array)
     nodes = [node("TopK", [name, "k"], ["v", "i"]), node("MatMul", ["x", name], ["y"])]
@@ -172,13 +192,12 @@ def test_sparse_constants(rest, name, is_node):
     outputs = [info("v", np.float32, [2, 1]), info("y", np.float32, ["n", 3]), info(name, np.float32, [2, 3])]
     sparses = [] if is_node else [tensor]
     model = model_of(nodes, [info("x", np.float32, ["n", 2])], outputs, {"k": np.array([1])}, sparse=sparses)
-    v, y, found = ours.prepare(model, rest=rest).run([np.eye(2, dtype=np.float32)])
+    v, y, found = ours.prepare(model, take="all").run([np.eye(2, dtype=np.float32)])
     assert v.tolist() == [[1], [3]]
     assert y.tolist() == found.tolist() == array.tolist()
 
 
-@pytest.mark.parametrize("rest", REST)
-def test_constant_nodes_are_constants(rest):
+def test_constant_nodes_are_constants():
     weights = ("w", "zero", "scale", "bias")
     constants = [node("Constant", [], [name], value=numpy_helper.from_array(CONSTANTS[name])) for name in weights]
     others = {
@@ -193,45 +212,32 @@ def test_constant_nodes_are_constants(rest):
     outputs = [info(name, dtype, shape) for name, dtype, shape in zip("abcdef", types, shapes, strict=True)]
     plain = dynamic().graph
     model = model_of([*constants, *plain.node], None, [*plain.output, *outputs])
-    prepared = ours.prepare(model, rest=rest)
+    prepared = ours.prepare(model, take="all")
     assert prepared.report()["dmlcpu"] == {
         "DynamicQuantizeLinear": 1,
         "TopK": 1,
         "com.microsoft.MatMulIntegerToFloat": 1,
     }
-    assert prepared.report()[rest] == {"Neg": 1, "Relu": 1}
+    assert prepared.report()["onnxruntime"] == {"Neg": 1, "Relu": 1}
     for mine, right in zip(prepared.run([X]), ReferenceEvaluator(model).run(None, {"x": X}), strict=True):
         assert mine.dtype.kind == np.asarray(right).dtype.kind or mine.dtype == object
         np.testing.assert_array_equal(mine, right)
 
 
-@pytest.mark.parametrize("rest", REST)
-def test_outputs_that_declare_another_shape(rest):
+def test_outputs_that_declare_another_shape():
     """ONNX Runtime warns of them, and runs the model."""
     nodes = [node("Neg", ["x"], ["t"]), node("TopK", ["t", "two"], ["v", "i"]), node("Neg", ["v"], ["y"])]
     outputs = [info("t", np.float32, [7, 8]), info("v", np.float32, ["n", 5]), info("y", np.float32, [2])]
     model = model_of(nodes, None, outputs, {"two": np.array([2])})
-    assert_as_the_reference(model, ours.prepare(model, rest=rest), {"x": X})
+    assert_as_the_reference(model, ours.prepare(model, take="all"), {"x": X})
 
 
-@pytest.mark.parametrize("rest", REST)
-def test_an_unknown_operator_before_a_kernel_is_refused(rest):
+def test_an_unknown_operator_before_a_kernel_is_refused():
     nodes = [node("Unknown", ["x"], ["t"], domain="own"), node("TopK", ["t", "two"], ["v", "i"])]
     model = model_of(nodes, None, [info("i", np.int64, ["n", 2])], {"two": np.array([2])}, domains=["own"])
-    assert not ours.is_compatible(model, rest=rest)
+    assert not ours.is_compatible(model, take="all")
     with pytest.raises(UnsupportedError, match="Unknown"):
-        ours.prepare(model, rest=rest)
-
-
-@needs_runtime
-def test_a_group_does_not_need_onnx_runtime_to_know_all_operators():
-    last = [node("Cast", ["r"], ["d"], to=TensorProto.DOUBLE), node("Asinh", ["d"], ["h"])]
-    extra = dict(zip(("wide", "arc"), last, strict=True))
-    model = dynamic(outputs=[info("h", np.float64, ["n", 6])], **extra)
-    prepared = ours.prepare(model)
-    assert prepared.report()["evaluator"]["Asinh"] == 1
-    assert prepared.report()["dmlcpu"]["com.microsoft.MatMulIntegerToFloat"] == 1
-    assert_as_the_reference(model, prepared, {"x": X})
+        ours.prepare(model, take="all")
 
 
 @needs_runtime
@@ -242,12 +248,11 @@ def test_functions_may_use_domains_that_the_model_does_not():
     nodes = [node("Best", ["x", "two"], ["i"], domain="own")]
     outputs = [info("i", np.int64, ["n", 2])]
     model = model_of(nodes, None, outputs, {"two": np.array([2])}, functions=[function], domains=["own"])
-    (i,) = ours.prepare(model, rest="onnxruntime").run([X])
+    (i,) = ours.prepare(model, take="all").run([X])
     assert i.tolist() == np.argsort(-X, axis=1, kind="stable")[:, :2].tolist()
 
 
-@pytest.mark.parametrize("rest", REST)
-def test_changing_a_result_does_not_change_the_model(rest):
+def test_changing_a_result_does_not_change_the_model():
     nodes = [
         node("TopK", ["x", "two"], ["v", "i"]),
         node("Reshape", ["table", "one"], ["view"]),
@@ -256,21 +261,20 @@ def test_changing_a_result_does_not_change_the_model(rest):
     outputs = [info("y", np.float32, ["n", 2]), info("two", np.int64, [1]), info("view", np.float32, [2])]
     constants = {"two": np.array([2]), "one": np.array([-1]), "table": np.ones((1, 2), np.float32)}
     model = model_of(nodes, None, outputs, constants)
-    prepared = ours.prepare(model, rest=rest)
+    prepared = ours.prepare(model, take="all")
     for result in prepared.run([X]):
         if result.flags.writeable:
             result[:] = 99
     assert_as_the_reference(model, prepared, {"x": X})
 
 
-@pytest.mark.parametrize("rest", REST)
 @pytest.mark.parametrize("operator", ["ScatterND", "ScatterElements"])
-def test_strings_may_become_longer(rest, operator):
+def test_strings_may_become_longer(operator):
     at = [[1]] if operator == "ScatterND" else [1]
     nodes = [node(operator, ["s", "at", "longer"], ["y"])]
     constants = {"at": np.array(at), "longer": np.array(["longer"], object)}
     model = model_of(nodes, [info("s", object, ["n"])], [info("y", object, ["n"])], constants)
-    (y,) = ours.prepare(model, rest=rest).run({"s": np.array(["a", "b"])})
+    (y,) = ours.prepare(model, take="all").run({"s": np.array(["a", "b"])})
     assert y.tolist() == ["a", "longer"]
 
 
@@ -288,7 +292,7 @@ def test_weights_that_nodes_make_of_constants_are_constants_where_they_are_read(
     constants = {"w": W, "six": np.array([6]), "one": np.float32(1)}
     outputs = [info("z", np.float32, ["n", 8]), info("u", np.float32, [6, 6])]
     model, x = model_of(nodes, None, outputs, constants), np.round(X * 4)
-    assert_as_the_reference(model, ours.prepare(model), {"x": x})
+    assert_as_the_reference(model, ours.prepare(model, take="all"), {"x": x})
     del model.graph.node[5], model.graph.output[1]  # the TopK that has to have them earlier
     graph = model.graph
     parts = cut.cut(graph, constants_of(graph), lambda each: each.op_type == "TopK")
@@ -296,26 +300,15 @@ def test_weights_that_nodes_make_of_constants_are_constants_where_they_are_read(
         ["TopK"],
         ["Neg", "Cast", "Transpose", "MatMul", "Sub"],
     ]
-    assert_as_the_reference(model, ours.prepare(model), {"x": x})
+    assert_as_the_reference(model, ours.prepare(model, take="all"), {"x": x})
 
 
-@pytest.mark.parametrize("rest", REST)
-def test_opsets_may_have_the_long_name_of_the_domain(rest):
+def test_opsets_may_have_the_long_name_of_the_domain():
     nodes = [node("Neg", ["x"], ["t"]), node("TopK", ["t", "two"], ["v", "i"])]
     model = model_of(nodes, None, [info("i", np.int64, ["n", 2])], {"two": np.array([2])})
     model.opset_import[0].domain = "ai.onnx"
     onnx.checker.check_model(model)
     before = model.SerializeToString(deterministic=True)
-    (i,) = ours.prepare(model, rest=rest).run([X])
+    (i,) = ours.prepare(model, take="all").run([X])
     assert i.tolist() == np.argsort(X, axis=1, kind="stable")[:, :2].tolist()
     assert model.SerializeToString(deterministic=True) == before
-
-
-def test_a_sparse_tensor_in_a_branch_is_refused_by_the_evaluator():
-    array = np.eye(8, dtype=np.float32)
-    branch = helper.make_graph([node("MatMul", ["x", "one"], ["t"])], "branch", [], [info("t", np.float32, ["n", 8])])
-    branch.sparse_initializer.append(sparse("one", array))
-    nodes = [node("If", ["flag"], ["y"], then_branch=branch, else_branch=branch)]
-    inputs = [info("x", np.float32, ["n", 8]), info("flag", np.bool_, [])]
-    model = model_of(nodes, inputs, [info("y", np.float32, ["n", 8])])
-    assert not ours.is_compatible(model, rest="evaluator")

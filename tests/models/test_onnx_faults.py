@@ -90,10 +90,10 @@ def test_an_invalid_model_is_a_fault(save: Save, folder: Path) -> None:
     (folder / "gemm.onnx").write_bytes(b"no model")
     (fault,) = faults(save(model))
     assert fault.startswith("$.dispatchables.gemm.sourcePath: 'gemm.onnx', which cannot be run: ")
-    assert fault.endswith("; allowed: a valid ONNX model of known operators")
+    assert fault.endswith("; allowed: an ONNX model of known operators")
     save_onnx(folder / "gemm.onnx", [helper.make_node("Foo", ["x"], ["y"])], {"x": (FLOAT, [1])}, {"y": (FLOAT, [1])})
     (fault,) = faults(save(model))
-    assert "No Op registered for Foo" in fault
+    assert "Foo" in fault
 
 
 def test_sequences_and_strings_cannot_be_bound(save: Save, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""ONNX: operators for its reference evaluator, and a backend that runs models with them."""
+"""ONNX: whole models, in ONNX Runtime or on these kernels, and operators for ONNX's reference evaluator."""
 
 try:
     import onnx.reference  # noqa: F401
@@ -7,11 +7,13 @@ except ImportError as error:
 
 from dmlcpu.interop.onnx.backend import Backend, BackendRep, Tensor
 from dmlcpu.interop.onnx.ops import OPS
+from dmlcpu.interop.onnx.session import InferenceSession
 
 __all__ = [
     "OPS",
     "Backend",
     "BackendRep",
+    "InferenceSession",
     "Tensor",
     "is_compatible",
     "prepare",

@@ -1,8 +1,8 @@
-"""A backend of ONNX: whole models, cut into parts for these kernels and for ONNX Runtime or ONNX's evaluator."""
+"""A backend of ONNX: whole models, in ONNX Runtime, or cut into parts for these kernels and for ONNX Runtime."""
 
-import copy
+import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -11,15 +11,18 @@ from onnx import helper
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.interop.onnx.evaluator import LONG_DOMAIN, NAME, Model, evaluator_of, loaded
-from dmlcpu.interop.onnx.program import AUTO, RESTS, Program
+from dmlcpu.interop.onnx.choice import ALL, AUTO
+from dmlcpu.interop.onnx.graphs import NAME
+from dmlcpu.interop.onnx.loading import Model, loaded
+from dmlcpu.interop.onnx.program import Program
+from dmlcpu.interop.onnx.runtime import attributes_of
 
 
 class Tensor(NamedTuple):
     """The type and shape that a model declares for an input or output."""
 
     dtype: np.dtype[Any] | None  # None: the model leaves it open
-    shape: tuple[int | str | None, ...]  # a name stands for a size that is not fixed, None for any
+    shape: tuple[int | str | None, ...] | None  # a name stands for a size that is not fixed, None for any; None: any
 
     def fits(self, sizes: Sequence[int]) -> bool:
         """Return whether a shape is one that the model allows.
@@ -33,6 +36,8 @@ class Tensor(NamedTuple):
         -------
         bool
         """
+        if self.shape is None:
+            return True
         if len(sizes) != len(self.shape):
             return False
         for size, wanted in zip(sizes, self.shape, strict=True):  # every run pays for it
@@ -41,6 +46,8 @@ class Tensor(NamedTuple):
         return True
 
     def __str__(self) -> str:
+        if self.shape is None:
+            return "any shape"
         return "[" + ", ".join("?" if size is None else str(size) for size in self.shape) + "]"
 
 
@@ -55,11 +62,20 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         Names of the inputs that need not be given, because an initializer has their name.
     """
 
-    def __init__(self, model: onnx.ModelProto, rest: str = AUTO, qdq: bool = False) -> None:
-        self.inputs = {each.name: _declared(each.type) for each in model.graph.input}
-        self.outputs = {each.name: _declared(each.type) for each in model.graph.output}
-        self.defaults = frozenset(each.name for each in model.graph.initializer) & self.inputs.keys()
-        self._program = Program(model, rest, qdq=qdq)
+    def __init__(self, model: Model, take: str | Sequence[str] = AUTO, qdq: bool = False, options: Any = None) -> None:
+        _check_take(take)
+        source = loaded(model)
+        self.made_of = source.given, take, qdq, options
+        graph = source.proto.graph
+        self.inputs = {each.name: _declared(each.type) for each in graph.input}
+        self.outputs = {each.name: _declared(each.type) for each in graph.output}
+        self.defaults = frozenset(each.name for each in graph.initializer) & self.inputs.keys()
+        self._program = Program(source, take, options, qdq=qdq)
+        self.session = self._program.session
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        given, take, qdq, options = self.made_of
+        return type(self), (given, take, qdq, attributes_of(options))
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Run the model.
@@ -83,7 +99,20 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         TypeError
             If `inputs` is none of these.
         """
-        return tuple(self._program.run(self._checked(self._named(inputs))))
+        return tuple(self.run_named(None, inputs if type(inputs) is dict else self._named(inputs)))
+
+    def run_named(self, names: Sequence[str] | None, feeds: Mapping[str, Any], options: Any = None) -> list[Any]:
+        """Run the model; names: of the outputs to return, None for all."""
+        if self.session is not None:  # it checks inputs itself, and that takes time
+            try:
+                return self.session.run(names, feeds, options)  # type: ignore[no-any-return]
+            except Exception:  # ONNX Runtime's errors have no class in common
+                checked = self._checked(feeds)
+                if all(checked[name] is value for name, value in feeds.items()):
+                    raise
+            return self.session.run(names, checked, options)  # type: ignore[no-any-return]
+        results = self._program.run(self._checked(feeds))
+        return results if names is None else [dict(zip(self.outputs, results, strict=True))[name] for name in names]
 
     def report(self) -> dict[str, dict[str, int]]:
         """Count the nodes by what runs them, in branches, loops and the model's functions, too.
@@ -91,11 +120,10 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         Returns
         -------
         dict
-            "dmlcpu", "onnxruntime" and "evaluator" (ONNX's reference evaluator), for each a dictionary: operator ->
-            number of nodes; nodes that become one call count as that. "passed on": reason -> number of nodes that
-            these kernels, or ONNX Runtime, left to another.
+            "dmlcpu" and "onnxruntime", for each a dictionary: operator -> number of nodes; nodes that become one call
+            count as that. "passed on": reason -> number of nodes that these kernels left to ONNX Runtime.
         """
-        return {who: dict(sorted(each.items())) for who, each in self._program.counts.items()}
+        return {who: dict(sorted((+each).items())) for who, each in self._program.counts.items()}
 
     def _named(self, inputs: Any) -> Mapping[str, Any]:
         if isinstance(inputs, Mapping):
@@ -122,8 +150,7 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
 class Backend(base.Backend):  # type: ignore[misc]
     """ONNX's interface of backends: TopK, ScatterND, QLinearMatMul and others on these kernels.
 
-    Other nodes run in ONNX Runtime, or in ONNX's reference evaluator if it is not installed. A constant B of
-    QLinearMatMul, MatMulInteger or com.microsoft's MatMulIntegerToFloat is packed once, by `prepare`.
+    Other nodes run in ONNX Runtime. A constant B of a product is packed once, by `prepare`.
 
     Examples
     --------
@@ -147,7 +174,7 @@ class Backend(base.Backend):  # type: ignore[misc]
 
     @classmethod
     def is_compatible(cls, model: Model, device: str = "CPU", **kwargs: Any) -> bool:
-        """Return whether `prepare` takes a model: it is valid, its operators are known, and the device is the CPU.
+        """Return whether `prepare` takes a model: its operators are known, and the device is the CPU.
 
         Parameters
         ----------
@@ -164,7 +191,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         """
         try:
             cls.prepare(model, device, **kwargs)
-        except (DmlError, onnx.checker.ValidationError):
+        except DmlError:
             return False
         return True
 
@@ -174,11 +201,11 @@ class Backend(base.Backend):  # type: ignore[misc]
         model: Model,
         device: str = "CPU",
         *,
-        rest: Literal["auto", "onnxruntime", "evaluator"] = "auto",
+        take: str | Sequence[str] = "auto",
         qdq: bool = False,
         **kwargs: Any,
     ) -> BackendRep:
-        """Check a model, cut it into parts, load what they need and pack constant weights.
+        """Choose what these kernels run of a model, cut it, load what the parts need and pack constant weights.
 
         Parameters
         ----------
@@ -186,11 +213,12 @@ class Backend(base.Backend):  # type: ignore[misc]
             The model, or its file, next to which external data are looked for.
         device : str, default "CPU"
             In ONNX's notation.
-        rest : {"auto", "onnxruntime", "evaluator"}, default "auto"
-            What runs the nodes that these kernels do not: ONNX Runtime, or ONNX's reference evaluator in NumPy. "auto"
-            is ONNX Runtime where it is installed, and the evaluator for parts that ONNX Runtime cannot run.
+        take : {"auto", "all"} or sequence of str, default "auto"
+            Which nodes run on these kernels. "auto": those that ONNX Runtime computes wrongly on this processor, and
+            those that make the whole model faster; often none. "all": all that can. A sequence has names of nodes, or
+            of their first results.
         qdq : bool, default False
-            Also run a MatMul between DequantizeLinear and QuantizeLinear as one QLinearMatMul. Its sums are exact. A
+            A MatMul between DequantizeLinear and QuantizeLinear may run as one QLinearMatMul. Its sums are exact. A
             result differs from that of float arithmetic by at most one step.
         **kwargs
             No effect.
@@ -198,23 +226,20 @@ class Backend(base.Backend):  # type: ignore[misc]
         Returns
         -------
         BackendRep
-            To be run many times.
+            To be run many times. It can be copied and pickled, by the model's bytes or its path.
 
         Raises
         ------
         UnsupportedError
-            If the device is not the CPU, if `rest` cannot run a node, or is not installed.
+            If the device is not the CPU, if ONNX Runtime refuses the model, or if it is not installed and these kernels
+            do not run all nodes.
         BindingError
-            If bytes or a file are no model, or `rest` is not one of these.
-        onnx.checker.ValidationError
-            If the model is not valid. Inputs and outputs must have a shape there, though its sizes may be left open.
+            If bytes or a file are no model, or `take` is not one of these.
         TypeError
-            If `model` is none of these.
+            If `model` or `take` is none of these.
         """
         cls._check_device(device)
-        if rest not in RESTS:
-            raise BindingError(NAME, "rest", repr(rest), ", ".join(map(repr, RESTS)))
-        return BackendRep(loaded(model), rest, qdq)
+        return BackendRep(model, take, qdq)
 
     @classmethod
     def run_model(cls, model: Model, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
@@ -255,7 +280,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         outputs_info : optional
             ONNX's interface has it; it has no effect.
         **kwargs
-            `opset_version`: of the node's domain; by default the newest that the package onnx has.
+            `opset_version`: of the node's domain; by default that of the operator's newest version in the package onnx.
 
         Returns
         -------
@@ -266,18 +291,8 @@ class Backend(base.Backend):  # type: ignore[misc]
         ------
         UnsupportedError
             If the device is not the CPU, or the operator is not known.
-        onnx.checker.ValidationError
-            If the node is not valid.
         """
         cls._check_device(device)
-        if node.domain == LONG_DOMAIN:
-            node = copy.deepcopy(node)
-            node.domain = ""
-        versions = onnx.defs.C.schema_version_map()  # by domain: the oldest and the newest
-        opsets = {node.domain: kwargs.get("opset_version") or versions.get(node.domain, (1, 1))[1]}
-        context = onnx.checker.C.CheckerContext()
-        context.ir_version, context.opset_imports = onnx.IR_VERSION, opsets
-        onnx.checker.check_node(node, context)
         names = [name for name in node.input if name]
         arrays = [np.asarray(each) for each in ([inputs] if isinstance(inputs, np.ndarray) else inputs)]
         if len(arrays) != len(names):
@@ -287,8 +302,17 @@ class Backend(base.Backend):  # type: ignore[misc]
             helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
             for name, array in feeds.items()
         ]
-        graph = helper.make_graph([node], node.op_type, given, [onnx.ValueInfoProto(name=name) for name in node.output])
-        return tuple(evaluator_of(graph, opsets=opsets).run(None, feeds))
+        graph = helper.make_graph(
+            [node], node.op_type, given, [onnx.ValueInfoProto(name=name) for name in node.output if name]
+        )
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        has_schema = onnx.defs.has(node.op_type, domain)
+        version = kwargs.get("opset_version") or (
+            onnx.defs.get_schema(node.op_type, domain).since_version if has_schema else 1
+        )
+        opsets = [helper.make_opsetid(domain, version)]
+        least = helper.find_min_ir_version_for(opsets, True)
+        return cls.run_model(helper.make_model(graph, opset_imports=opsets, ir_version=least), feeds, take=ALL)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
@@ -314,11 +338,11 @@ class Backend(base.Backend):  # type: ignore[misc]
 
 def _declared(kind: onnx.TypeProto) -> Tensor | None:
     """Return the type and shape of a tensor; None if the value is not a tensor."""
-    if not kind.HasField("tensor_type"):
+    if kind.WhichOneof("value") not in ("tensor_type", None):
         return None
     tensor = kind.tensor_type
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)) if tensor.elem_type else None
-    return Tensor(dtype, tuple(map(_declared_size, tensor.shape.dim)))
+    return Tensor(dtype, tuple(map(_declared_size, tensor.shape.dim)) if tensor.HasField("shape") else None)
 
 
 def _declared_size(dimension: Any) -> int | str | None:
@@ -343,6 +367,11 @@ def _checked(name: str, value: Any, tensor: Tensor | None) -> Any:
         raise BindingError(NAME, field, "None", "an array")
     array: Array = np.asarray(value)
     dtype = tensor.dtype
+    if dtype is not None and array is not value and array.dtype != dtype:  # a list, or a number: its values count
+        with np.errstate(all="ignore"), contextlib.suppress(TypeError, ValueError):
+            converted = array.astype(dtype)
+            is_same = np.can_cast(array.dtype, dtype, "same_kind") or np.array_equal(converted, array)
+            array = converted if is_same else array
     # Types that NumPy does not have itself stand for others in older versions of the package onnx.
     if dtype is not None and array.dtype != dtype and dtype.kind in "biufc" and array.dtype.kind != "V":
         raise BindingError(NAME, f"{field}.dtype", str(array.dtype), str(dtype))
@@ -357,3 +386,10 @@ def _checked(name: str, value: Any, tensor: Tensor | None) -> Any:
 
 def _listed(names: Any) -> str:
     return ", ".join(names) or "nothing: the model has no inputs"
+
+
+def _check_take(take: Any) -> None:
+    if isinstance(take, str) and take not in (AUTO, ALL):
+        raise BindingError(NAME, "take", repr(take), f"{AUTO!r}, {ALL!r}, a sequence of names")
+    if not isinstance(take, Sequence) or not all(isinstance(name, str) for name in take):
+        raise TypeError(f"onnx: take is {type(take).__name__}; allowed: {AUTO!r}, {ALL!r}, a sequence of names")

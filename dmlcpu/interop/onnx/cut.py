@@ -1,54 +1,12 @@
-"""Which nodes these kernels run, and a graph cut into parts: these nodes, and runs of other nodes."""
+"""A graph cut into parts: nodes that these kernels run, and runs of other nodes."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import onnx
-from onnx import numpy_helper
 
-from dmlcpu.interop.onnx.graphs import MICROSOFT, name_of, reads, result_of
-
-# Nodes that are taken from ONNX Runtime. Erf is there for the evaluator alone.
-TAKEN = {
-    "TopK",
-    "ScatterND",
-    "ScatterElements",
-    "Scatter",
-    "QLinearMatMul",
-    "MatMulInteger",
-    f"{MICROSOFT}.MatMulIntegerToFloat",
-}
-_DYNAMIC = "DynamicQuantizeLinear"
-_JOINED = "ONNX Runtime joins it with its neighbours"
-# Why nodes that there is a kernel for were left to ONNX Runtime.
-WHY_LEFT = {"QuantizeLinear": _JOINED, "DequantizeLinear": _JOINED, _DYNAMIC: "other nodes read its result"}
-
-
-def ours(graph: onnx.GraphProto) -> set[str]:
-    """Return the nodes that these kernels run, by their results."""
-    taken = {result_of(node) for node in graph.node if name_of(node) in TAKEN}
-    left = {name for node in graph.node if result_of(node) not in taken for name in reads(node)}
-    dynamic = {result_of(node) for node in graph.node if name_of(node) == _DYNAMIC and left.isdisjoint(node.output)}
-    return taken | dynamic
-
-
-def difference(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> str | None:
-    """Return why ONNX's evaluator runs a node even where ONNX Runtime could; None if ONNX Runtime is as good."""
-    given = len([*filter(None, node.input)])  # docs/onnx.rst has the figures
-    match name_of(node):
-        case "DFT" | "STFT":
-            return "NumPy's FFT is more exact"
-        case "Dropout" if given == 3:
-            training = constants.get(node.input[2])
-            if training is not None and not numpy_helper.to_array(training).any():
-                return None
-            return "ONNX defines its random numbers as NumPy's"
-        case "MaxUnpool" if given == 3:
-            return "ONNX Runtime places values by another shape"
-        case "Attention" if len(node.output) == 4:
-            return "ONNX Runtime masks by the lowest float, and ONNX by -inf"
-    return None
+from dmlcpu.interop.onnx.graphs import reads
 
 
 class Part(NamedTuple):
@@ -116,7 +74,7 @@ def model_of(
     used = sorted({name for node in part.nodes for name in reads(node)} & constants.keys())
     found = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     graph = found.graph
-    graph.name = model.graph.name or "model"
+    graph.name = model.graph.name
     graph.node.extend(part.nodes)
     graph.input.extend(onnx.ValueInfoProto(name=name, type=types[name]) for name in part.inputs)
     graph.output.extend(onnx.ValueInfoProto(name=name, type=types.get(name)) for name in part.outputs)

@@ -1,12 +1,14 @@
 """What the nodes of a graph read and write, and its constants."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from graphlib import TopologicalSorter
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper, inliner, numpy_helper
 
+NAME = "onnx"  # the operator that errors name
 MICROSOFT = "com.microsoft"  # ONNX Runtime's own operators
 
 
@@ -50,24 +52,52 @@ def reads(node: onnx.NodeProto) -> set[str]:
     return names
 
 
+_LONG_DOMAIN = "ai.onnx"  # of ONNX's operators; usually their domain is empty
 _ELEMENT_TYPES = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
 
 
-def with_initializers(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model in which initializers take the place of Constant nodes and sparse initializers, outside branches.
+def completed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy as ONNX's own tools need it, of a model of which ONNX Runtime is content with less.
 
-    It is the same model if it has none.
+    Its nodes are sorted, functions are inlined, ONNX's domain has its short name, what is used is imported, and
+    initializers take the place of Constant nodes and sparse initializers, outside branches.
     """
-    constants = [node for node in model.graph.node if name_of(node) == "Constant"]
-    if not constants and not model.graph.sparse_initializer:
-        return model
-    found = copy.deepcopy(model)
+    found = copy.deepcopy(inliner.inline_local_functions(model) if model.functions else model)
+    imports = {each.domain: each.version for each in found.opset_import}
+    imports = {each.domain: each.version for function in model.functions for each in function.opset_import} | imports
+    nodes, graph = [*model_nodes(found)], found.graph
+    for node in nodes:
+        node.domain = "" if node.domain == _LONG_DOMAIN else node.domain
+    imports = {"" if name == _LONG_DOMAIN else name: version for name, version in imports.items()}
+    imports = {node.domain: 1 for node in nodes} | {MICROSOFT: 1} | imports
+    found.ClearField("opset_import")
+    found.opset_import.extend(helper.make_opsetid(*each) for each in imports.items())
+    found.ir_version = max(found.ir_version, 4)  # before, initializers had to be inputs
+    constants = [node for node in graph.node if name_of(node) == "Constant"]
+    others = _sorted([node for node in graph.node if name_of(node) != "Constant"])
+    graph.initializer.extend(_constant(node.attribute[0], node.output[0]) for node in constants)
+    graph.initializer.extend(_dense(each, each.values.name) for each in graph.sparse_initializer)
     for field in ("node", "sparse_initializer"):
-        found.graph.ClearField(field)
-    found.graph.node.extend(node for node in model.graph.node if name_of(node) != "Constant")
-    found.graph.initializer.extend(_constant(node.attribute[0], node.output[0]) for node in constants)
-    found.graph.initializer.extend(_dense(each, each.values.name) for each in model.graph.sparse_initializer)
+        graph.ClearField(field)
+    graph.node.extend(others)
+    graph.name = graph.name or "model"
     return found
+
+
+def model_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes of a model, with those of functions, branches and loops."""
+    for node in (*model.graph.node, *(each for function in model.functions for each in function.node)):
+        yield node
+        yield from nodes_inside(node)
+
+
+def _sorted(nodes: list[onnx.NodeProto]) -> list[onnx.NodeProto]:
+    """Return copies of nodes, each after those whose results it reads."""
+    makers = {name: place for place, node in enumerate(nodes) for name in node.output if name}
+    before = {place: [makers[name] for name in reads(node) & makers.keys()] for place, node in enumerate(nodes)}
+    is_sorted = all(each < place for place, places in before.items() for each in places)
+    order: Iterable[int] = before if is_sorted else TopologicalSorter(before).static_order()
+    return [copy.deepcopy(nodes[place]) for place in order]
 
 
 def constants_of(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:

@@ -11,6 +11,7 @@ from onnx.reference.ops.op_argmax import ArgMax_12 as _ReferenceArgMax
 from onnx.reference.ops.op_argmin import ArgMin_12 as _ReferenceArgMin
 from onnx.reference.ops.op_dequantize_linear import DequantizeLinear_25 as _ReferenceDequantizeLinear
 from onnx.reference.ops.op_dynamic_quantize_linear import DynamicQuantizeLinear as _ReferenceDynamicQuantizeLinear
+from onnx.reference.ops.op_gather_elements import GatherElements as _ReferenceGatherElements
 from onnx.reference.ops.op_matmul_integer import MatMulInteger as _ReferenceMatMulInteger
 from onnx.reference.ops.op_qlinear_matmul import QLinearMatMul as _ReferenceQLinearMatMul
 from onnx.reference.ops.op_quantize_linear import QuantizeLinear_25 as _ReferenceQuantizeLinear
@@ -21,9 +22,9 @@ from onnx.reference.ops.op_topk import TopK_11 as _ReferenceTopK
 from dmlcpu.annotations import Reduction
 from dmlcpu.common.arguments import Array, as_axis
 from dmlcpu.common.parameters import as_floats, check_scale
-from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
+from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.indexing.elements import check_indices
-from dmlcpu.interop.onnx.repairs import REPAIRS, GatherElements as _RepairedGatherElements
+from dmlcpu.interop.onnx.runtime import run_alone
 from dmlcpu.operators.argmax.function import argmax
 from dmlcpu.operators.argmin.function import argmin
 from dmlcpu.operators.dequantize_linear.function import dequantize_linear
@@ -104,7 +105,7 @@ class Scatter(ScatterElements):
     """ONNX Scatter, versions 9 and 10: the older name of ScatterElements, which the evaluator does not have."""
 
 
-class GatherElements(_Operator, _RepairedGatherElements):
+class GatherElements(_Operator, _ReferenceGatherElements):  # type: ignore[misc]
     """ONNX GatherElements, versions 11 and 13, by `dmlcpu.gather_elements`."""
 
     def compute(self, data: Array, indices: Array, axis: int = 0) -> tuple[Array]:
@@ -134,9 +135,13 @@ class Product(_Operator):
     B: int  # its number among the inputs
     packed: PackedMatrix | None = None
 
+    def oriented(self, b: Array) -> Array:
+        """Return B as it is multiplied and packed."""
+        return b
+
     def with_packed(self, *operands: Any) -> list[Any]:
         """Return the inputs, with B as the kernels read it fastest."""
-        b = operands[self.B] if self.packed is None else self.packed
+        b = self.oriented(operands[self.B]) if self.packed is None else self.packed
         return [*operands[: self.B], b, *operands[self.B + 1 :]]
 
 
@@ -173,7 +178,53 @@ class MatMulIntegerToFloat(Product):
         return (matmul_integer_to_float(a, a_scale, a_zero, b, b_scale, b_zero, bias),)
 
 
-class QuantizeLinear(_Operator, _ReferenceQuantizeLinear):  # type: ignore[misc]
+class QGemm(Product):
+    """QGemm of ONNX Runtime's domain, version 1: a product with C added to its sums, which are exact."""
+
+    op_domain = "com.microsoft"
+    B = 3
+
+    def oriented(self, b: Array) -> Array:
+        """Return B, transposed if the node says so."""
+        return b.T if getattr(self, "transB", 0) else b
+
+    def _run(self, *operands: Array, alpha: float = 1.0, transA: int = 0, transB: int = 0) -> tuple[Array]:
+        """Return the quantized product; floats without a scale of Y. ONNX has no operator to fall back on."""
+        given = (*self.with_packed(*operands), None, None, None)[:9]
+        a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = given
+        a = a.T if transA else a
+        if c is None and y_scale is not None and alpha == 1:
+            return (quantized_matmul(a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero),)
+        sums = matmul_integer(a, a_zero, b, b_zero, out_dtype=np.int64)
+        scale = np.float32(alpha) * a_scale * b_scale
+        with np.errstate(all="ignore"):
+            numbers = (sums if c is None else sums + c).astype(np.float32)
+            if y_scale is None:
+                return (numbers * scale,)
+            numbers *= scale / y_scale
+        dtype = a.dtype if y_zero is None else y_zero.dtype
+        lowest, zero = np.iinfo(dtype).min, 0 if y_zero is None else float(y_zero.item())
+        np.rint(numbers, out=numbers)
+        numbers += zero
+        return (np.clip(numbers, lowest, np.iinfo(dtype).max, out=numbers).astype(dtype),)
+
+
+class _Quantizer(_Operator):
+    """The base of quantizers: what the function refuses (NaN, infinities, a scale of 0) is computed as elsewhere.
+
+    ONNX leaves it open. It is ONNX Runtime's result, where that is installed.
+    """
+
+    def _run(self, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
+        try:
+            return super()._run(*inputs, **attributes)
+        except DmlError:
+            if (found := run_alone(self.onnx_node, inputs, self.run_params["opsets"])) is None:
+                raise
+            return found
+
+
+class QuantizeLinear(_Quantizer, _ReferenceQuantizeLinear):  # type: ignore[misc]
     """ONNX QuantizeLinear, versions 10 to 25, by `dmlcpu.quantize_linear`; float8 and others are left to ONNX."""
 
     def compute(
@@ -234,7 +285,7 @@ def _along(scale: Array, zero_point: Array | None, axis: int = 1, block_size: in
     return {} if is_one else {"axis": axis}
 
 
-class DynamicQuantizeLinear(_Operator, _ReferenceDynamicQuantizeLinear):  # type: ignore[misc]
+class DynamicQuantizeLinear(_Quantizer, _ReferenceDynamicQuantizeLinear):  # type: ignore[misc]
     """ONNX DynamicQuantizeLinear, version 11, by `dmlcpu.dynamic_quantize_linear`."""
 
     def compute(self, x: Array) -> DynamicQuantized:
@@ -253,9 +304,9 @@ OPS: list[type[OpRun]] = [
     QLinearMatMul,
     MatMulInteger,
     MatMulIntegerToFloat,
+    QGemm,
     QuantizeLinear,
     DequantizeLinear,
     DynamicQuantizeLinear,
-    *REPAIRS,
 ]
 """For ``onnx.reference.ReferenceEvaluator(model, new_ops=OPS)``."""

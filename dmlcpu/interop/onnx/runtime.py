@@ -2,7 +2,7 @@
 
 import importlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -32,23 +32,58 @@ _EXCHANGED = {
 }
 
 
-def session_of(package: ModuleType, model: onnx.ModelProto, *, is_alone: bool) -> Any:
-    """Return a model in ONNX Runtime, or refuse inputs or outputs that this does not exchange with NumPy."""
+def session_of(
+    package: ModuleType, given: bytes | str, options: Any = None, *, folder: str | None = None, exact: bool = False
+) -> Any:
+    """Return a session of a whole model, or of a part. options: SessionOptions, their attributes, or None.
+
+    folder: of a part's external data. A part's threads do not spin: they would hold the cores that the kernels need.
+    exact: uint8 by int8 is computed as uint8 by uint8, which no processor saturates.
+    """
+    if not isinstance(options, package.SessionOptions):
+        attributes = {"intra_op_num_threads": get_num_threads(), "log_severity_level": 4, **(options or {})}
+        options = package.SessionOptions()  # 4: fatal errors alone; others are raised, too
+        for name, value in attributes.items():
+            setattr(options, name, value)
+        if folder is not None:
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if exact:
+        options.add_session_config_entry("session.x64quantprecision", "1")
+    if folder:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+    return package.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+
+
+def attributes_of(options: Any) -> Any:
+    """Return the attributes of SessionOptions that were set: what can be pickled of them."""
+    if options is None or isinstance(options, dict):
+        return options
+    plain = type(options)()
+    names = [name for name in dir(plain) if not name.startswith("_") and not callable(getattr(plain, name))]
+    return {name: getattr(options, name) for name in names if getattr(options, name) != getattr(plain, name)}
+
+
+def check_exchange(model: onnx.ModelProto) -> None:
+    """Refuse a part whose inputs or outputs NumPy and ONNX Runtime do not exchange."""
     for each in (*model.graph.input, *model.graph.output):
         kind = each.type
         is_tensor = kind.HasField("tensor_type")
         if kind.HasField("optional_type") or (is_tensor and kind.tensor_type.elem_type not in _EXCHANGED):
             raise TypeError(f"ONNX Runtime does not exchange {each.name!r} with NumPy")
-    options = package.SessionOptions()
-    options.intra_op_num_threads = get_num_threads()
-    if not is_alone:  # its threads would spin on the cores that the kernels need next
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return _session(package, model, options)
 
 
-def _session(package: ModuleType, model: onnx.ModelProto, options: Any) -> Any:
-    options.log_severity_level = 4  # fatal errors: others are raised, too
-    return package.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+def run_alone(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, int]) -> tuple[Any, ...] | None:
+    """Return the results of one node in ONNX Runtime; None if it is not installed."""
+    package = runtime()
+    if package is None:
+        return None
+    feeds = {name: np.asarray(each) for name, each in zip(node.input, inputs, strict=False) if name}
+    kinds = {name: helper.np_dtype_to_tensor_dtype(each.dtype) for name, each in feeds.items()}
+    given = [helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items()]
+    graph = helper.make_graph([node], node.op_type, given, [onnx.ValueInfoProto(name=name) for name in node.output])
+    imports = [helper.make_opsetid(*each) for each in opsets.items()]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=helper.find_min_ir_version_for(imports, True))
+    return tuple(session_of(package, model.SerializeToString()).run(None, feeds))
 
 
 def types_of(package: ModuleType, model: onnx.ModelProto, names: Iterable[str]) -> dict[str, onnx.TypeProto]:
@@ -93,7 +128,8 @@ def _asked(package: ModuleType, model: onnx.ModelProto, names: set[str]) -> dict
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(names - before))
     options = package.SessionOptions()
     options.graph_optimization_level = package.GraphOptimizationLevel.ORT_DISABLE_ALL
-    outputs = _session(package, model, options).get_outputs()
+    options.log_severity_level = 4  # as above
+    outputs = session_of(package, model.SerializeToString(), options).get_outputs()
     return {each.name: _type(each.type, each.shape) for each in outputs if each.name in names}
 
 

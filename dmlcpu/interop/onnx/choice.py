@@ -1,0 +1,218 @@
+"""Which nodes these kernels take: what ONNX Runtime computes wrongly, and what makes the whole model faster."""
+
+import math
+import platform
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.errors import BindingError
+from dmlcpu.interop.onnx.cut import cut
+from dmlcpu.interop.onnx.graphs import MICROSOFT, NAME, constants_of, name_of, reads, result_of
+from dmlcpu.interop.onnx.loading import Source
+from dmlcpu.kernels.gemm.table import TARGETS
+from dmlcpu.runtime.isa import Isa, allowed, detected
+
+# Products, by the places of A and B among their inputs.
+PRODUCTS = {
+    "QLinearMatMul": (0, 3),
+    "MatMulInteger": (0, 1),
+    f"{MICROSOFT}.MatMulIntegerToFloat": (0, 1),
+    f"{MICROSOFT}.QGemm": (0, 3),
+}
+TAKEN = {"TopK", "ScatterND", "ScatterElements", "Scatter", *PRODUCTS}
+_DYNAMIC = "DynamicQuantizeLinear"
+EXACT = "ONNX Runtime is set to be exact"
+FASTER = "ONNX Runtime is faster here"
+_JOINED = "ONNX Runtime joins it with its neighbours"
+# Why nodes that there is a kernel for were left to ONNX Runtime.
+WHY_LEFT = {"QuantizeLinear": _JOINED, "DequantizeLinear": _JOINED, _DYNAMIC: "other nodes read its result"}
+
+AUTO, ALL = "auto", "all"
+_SIZES = 1, 256  # what a size that the model leaves open may be: the choice has to pay with each of them
+_MARGIN = 2  # the gain has to be this many times what the cuts take: estimates hold within a factor of 2
+_VNNI = {Isa.AVXVNNI, Isa.AVX512VNNI, Isa.AMX}
+_LONG_ROW = 512  # elements of a row from which TopK gains
+_RACES = 1024  # elements from which ONNX Runtime may reduce on several threads
+
+# In nanoseconds, of ONNX Runtime 1.32 less these kernels, on one thread (Zen 3): int8 by int8 for an element of B and
+# for a product; a scale for each column, for an element of the result; an element that TopK reads; one that
+# ScatterElements writes.
+_OF_B, _OF_PRODUCT, _OF_COLUMN, _OF_TOP_K, _OF_ELEMENT = 1.2, 0.06, 1.0, 0.8, 10.0
+_CALL = 5_000  # and what calling a kernel takes
+
+
+class Values:
+    """The types, shapes and constants of a graph's values; joined: results of products that were floats."""
+
+    def __init__(
+        self, graph: onnx.GraphProto, types: Mapping[str, onnx.TypeProto], source: Source, joined: set[str]
+    ) -> None:
+        self.joined = joined
+        self.graph, self.constants = graph, constants_of(graph)
+        self._types, self._source = types, source
+
+    def dtype(self, name: str) -> int:
+        """Return the type of a tensor's elements; 0 if it is not known."""
+        if name in self.constants:
+            return int(self.constants[name].data_type)
+        return int(self._types[name].tensor_type.elem_type) if name in self._types else 0
+
+    def shape(self, name: str, size: int) -> tuple[int, ...] | None:
+        """Return a tensor's shape, with a size for dimensions that the model leaves open; None if it has none."""
+        if name in self.constants:
+            return tuple(self.constants[name].dims)
+        if name not in self._types or not self._types[name].tensor_type.HasField("shape"):
+            return None
+        return tuple(max(each.dim_value, 0) or size for each in self._types[name].tensor_type.shape.dim)
+
+    def elements(self, name: str, size: int) -> int:
+        """Return the number of a tensor's elements."""
+        shape = self.shape(name, size)
+        return size if shape is None else math.prod(shape)
+
+    def array(self, name: str) -> Array:
+        """Return a constant."""
+        return numpy_helper.to_array(self._source.inner(self.constants[name]))  # type: ignore[no-any-return]
+
+
+def candidates(values: Values) -> list[onnx.NodeProto]:
+    """Return the nodes that these kernels can run: of numbers that NumPy has."""
+    numbers = {helper.np_dtype_to_tensor_dtype(np.dtype(each)) for each in "?bBhHiIlLefd"}
+    return [node for node in values.graph.node if name_of(node) in TAKEN and values.dtype(reads_first(node)) in numbers]
+
+
+def reads_first(node: onnx.NodeProto) -> str:
+    """Return the input whose type is that of the node."""
+    return node.input[0] if node.input else ""
+
+
+def chosen(values: Values, take: str | Sequence[str], threads: int, cost_of_cut: Callable[[], int]) -> set[str]:
+    """Return the nodes that these kernels run, by their results."""
+    graph, able = values.graph, candidates(values)
+    if take == ALL:
+        taken = {result_of(node) for node in able}
+    elif take == AUTO:
+        taken = _paying(values, able, threads, cost_of_cut)
+    else:
+        asked = {result_of(node): node for node in able if {node.name, result_of(node)} & {*take}}
+        for name in take:
+            if all(name not in (node.name, result) for result, node in asked.items()):
+                raise BindingError(NAME, "take", repr(name), _listed([node.name or result_of(node) for node in able]))
+        taken = set(asked)
+    if not taken:
+        return taken
+    left = {name for node in graph.node if result_of(node) not in taken for name in reads(node)}
+    left |= {each.name for each in graph.output}
+    return taken | {
+        result_of(node) for node in graph.node if name_of(node) == _DYNAMIC and left.isdisjoint(node.output)
+    }
+
+
+def _paying(values: Values, able: list[onnx.NodeProto], threads: int, cost_of_cut: Callable[[], int]) -> set[str]:
+    """Return what has to be taken, and what the whole model gains by."""
+    must = {result_of(node) for node in able if is_wrong(node, values, threads)}
+    gains = {
+        result_of(node): [_gain(node, values, size) for size in _SIZES] for node in able if result_of(node) not in must
+    }
+    gains = {name: each for name, each in gains.items() if min(each) > 0}
+    if not gains:
+        return must
+    cost, least = cost_of_cut(), _sessions(values, must) if must else 0
+    large = {name for name, each in gains.items() if min(each) > 2 * _MARGIN * cost}  # each pays for two cuts
+    for taken in ({*gains}, large):
+        more = max(_sessions(values, must | taken) - least, 0)
+        if taken and all(sum(each) > _MARGIN * cost * more for each in zip(*[gains[x] for x in taken], strict=True)):
+            return must | taken
+    return must
+
+
+def _sessions(values: Values, taken: set[str]) -> int:
+    """Return how many sessions ONNX Runtime has if these nodes are taken."""
+    parts = cut(values.graph, values.constants, lambda node: result_of(node) in taken)
+    return sum(not part.is_ours for part in parts)
+
+
+def is_wrong(node: onnx.NodeProto, values: Values, threads: int) -> bool:
+    """Return whether ONNX Runtime's result may be wrong on this processor, or is an error, however it is set."""
+    name = name_of(node)
+    if name == "ScatterND":  # threads that reduce into one place lose updates
+        is_reduction = any(each.name == "reduction" and each.s != b"none" for each in node.attribute)
+        return is_reduction and threads > 1 and values.elements(node.input[2], _SIZES[-1]) >= _RACES
+    if name not in PRODUCTS:
+        return False
+    a, b = (node.input[place] for place in PRODUCTS[name])
+    types = values.dtype(a), values.dtype(b)
+    saturating = (TensorProto.UINT8, TensorProto.INT8)
+    return types == saturating[::-1] or (types == saturating and b not in values.constants and saturates())
+
+
+def saturates() -> bool:
+    """Return whether this processor lacks the instruction that adds products of uint8 by int8 in 32 bits."""
+    return platform.machine() in ("x86_64", "AMD64") and not detected() & _VNNI
+
+
+def saturating(values: Values) -> list[onnx.NodeProto]:
+    """Return the nodes with constant int8 weights of which two products can leave 16 bits, where that is wrong.
+
+    They lie next to each other in a column. A uint8 is at most 255, so that this depends on the weights: those of seven
+    bits, from -64 to 64, are exact.
+    """
+    found = []
+    places = {"DequantizeLinear": (0, 0), **PRODUCTS}  # ONNX Runtime joins that with a product of floats
+    for node in values.graph.node if saturates() else ():
+        a, b = (node.input[place] for place in places.get(name_of(node), (0, 0))) if node.input else ("", "")
+        is_bytes = name_of(node) in places and b in values.constants and values.dtype(b) == TensorProto.INT8
+        if not is_bytes or (a != b and values.dtype(a) == TensorProto.INT8) or len(values.constants[b].dims) < 2:
+            continue
+        along = np.moveaxis(values.array(b), -1 if _is_turned(node) else -2, 0).astype(np.int16)
+        even, odd = along[: len(along) // 2 * 2 : 2], along[1::2]
+        highest = np.maximum(even, 0) + np.maximum(odd, 0)
+        lowest = np.minimum(even, 0) + np.minimum(odd, 0)
+        if (highest > 128).any() or (lowest < -128).any():
+            found.append(node)
+    return found
+
+
+def _is_turned(node: onnx.NodeProto) -> bool:
+    return any(each.name == "transB" and each.i for each in node.attribute)
+
+
+def _gain(node: onnx.NodeProto, values: Values, size: int) -> float:
+    """Return by how many nanoseconds this node is faster here than in ONNX Runtime."""
+    match name_of(node):
+        case "TopK":
+            shape = values.shape(node.input[0], size) or (size,)
+            axis = next((each.i for each in node.attribute if each.name == "axis"), -1)
+            return (_OF_TOP_K * math.prod(shape) if shape[axis] >= _LONG_ROW else 0) - _CALL
+        case "ScatterElements" | "Scatter":
+            return _OF_ELEMENT * values.elements(node.input[1], size) - _CALL
+        case "ScatterND":
+            return 0
+        case name:
+            return _gain_of_product(node, values, size, *PRODUCTS[name]) - _CALL
+
+
+def _gain_of_product(node: onnx.NodeProto, values: Values, size: int, a: int, b: int) -> float:
+    """Return the gain of a product."""
+    shape = values.shape(node.input[b], size)
+    if shape is None or len(shape) < 2:
+        return 0
+    depth, columns = shape[-2:][::-1] if _is_turned(node) else shape[-2:]
+    results = values.elements(node.input[a], size) // max(depth, 1) * columns
+    if result_of(node) in values.joined:  # a MatMul between quantizers, of which ONNX Runtime makes uint8 by int8
+        return 0
+    if values.dtype(node.input[a]) == values.dtype(node.input[b]) == TensorProto.INT8:
+        rate = max(target.rate for target in TARGETS if target.unit.isa in allowed())
+        return _OF_B * math.prod(shape) + results * depth * (_OF_PRODUCT - 1 / rate)
+    is_by_column = (
+        name_of(node) in ("QLinearMatMul", f"{MICROSOFT}.QGemm") and values.elements(node.input[b + 1], 1) > 1
+    )
+    return _OF_COLUMN * results if is_by_column else 0
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "nothing: the model has no such nodes"

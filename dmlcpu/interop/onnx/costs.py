@@ -1,0 +1,93 @@
+"""What it costs to cut a model: measured once on each machine, then kept in a file.
+
+A choice must not change between runs of a program. So a measurement that cannot be kept is not made: the shipped values
+hold then, which are the same in every process.
+"""
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import platform
+import statistics
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from dmlcpu import __version__
+from dmlcpu.interop.onnx.runtime import session_of
+from dmlcpu.kernels import registry
+
+# In nanoseconds, on one thread and on more, which sleep between sessions and have to be woken (Zen 3).
+_SHIPPED = 50_000, 150_000
+_LEAST = 20_000  # less was never measured: a disturbance makes it less
+_LAYERS, _ROUNDS, _WIDTH = 8, 9, 256
+_BUSY = 1.2  # processes for each processor
+
+
+@functools.cache
+def cost_of_cut(package: ModuleType, threads: int) -> int:
+    """Return what a further session costs in a run, in nanoseconds."""
+    folder = registry.find("top_k", "select").kernel.share.stats.cache_path
+    machine = (platform.node(), os.cpu_count(), package.__version__, __version__)
+    name = f"onnx.{hashlib.sha256(repr(machine).encode()).hexdigest()[:16]}.json"
+    return _kept(Path(folder) / name if folder else None, threads, lambda: _measured(package, threads))
+
+
+def _kept(path: Path | None, threads: int, measure: Callable[[], int]) -> int:
+    """Return what a file has for this number of threads; if it has nothing, what is measured now, or shipped."""
+    found = _read(path)
+    if str(threads) in found:
+        return found[str(threads)]
+    is_busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > _BUSY * (os.cpu_count() or 1)
+    if path is not None and not is_busy and os.access(path.parent, os.W_OK):
+        unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+        with contextlib.suppress(OSError):
+            unfinished.write_text(json.dumps({str(threads): measure()} | _read(path)))
+            os.replace(unfinished, path)
+            return _read(path)[str(threads)]  # another process may have been first
+        unfinished.unlink(missing_ok=True)
+    return _SHIPPED[threads > 1]
+
+
+def _read(path: Path | None) -> dict[str, int]:
+    """Return what a file has; nothing if it is missing or damaged."""
+    try:
+        return {str(threads): int(cost) for threads, cost in json.loads(path.read_text()).items()} if path else {}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _measured(package: ModuleType, threads: int) -> int:
+    """Return by how much longer layers take in a session each than in one, for each further session."""
+    options = {"intra_op_num_threads": threads}
+    whole = session_of(package, _model(_LAYERS), options)
+    parts = [session_of(package, _model(1), options, folder="") for _ in range(_LAYERS)]
+    x = np.ones((_WIDTH // 4, _WIDTH), np.float32)
+    times: list[list[int]] = [[], []]
+    for _ in range(_ROUNDS):
+        for taken, sessions in zip(times, ([whole], parts), strict=True):
+            start, values = time.perf_counter_ns(), x
+            for session in sessions:
+                (values,) = session.run(None, {"x0": values})
+            taken.append(time.perf_counter_ns() - start)
+    one, many = (statistics.median(each) for each in times)
+    return max(int(many - one) // (_LAYERS - 1), _LEAST)
+
+
+def _model(layers: int) -> bytes:
+    """Return products of floats in a row."""
+    nodes = [helper.make_node("MatMul", [f"x{each}", "w"], [f"x{each + 1}"]) for each in range(layers)]
+    shape = _WIDTH // 4, _WIDTH
+    first, last = (helper.make_tensor_value_info(f"x{each}", TensorProto.FLOAT, shape) for each in (0, layers))
+    weights = numpy_helper.from_array(np.eye(_WIDTH, dtype=np.float32), "w")
+    graph = helper.make_graph(nodes, "layers", [first], [last], [weights])
+    model: Any = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(model.SerializeToString())

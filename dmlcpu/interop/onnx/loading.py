@@ -1,0 +1,48 @@
+"""Models as they come: what ONNX Runtime gets of them, and what is looked at."""
+
+import os
+from os import PathLike
+from typing import NamedTuple, TypeAlias
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
+
+from dmlcpu.errors import BindingError
+from dmlcpu.interop.onnx.graphs import NAME
+
+Model: TypeAlias = onnx.ModelProto | bytes | str | PathLike[str]
+
+
+class Source(NamedTuple):
+    """A model."""
+
+    given: bytes | str  # its bytes or its path, as ONNX Runtime takes them
+    proto: onnx.ModelProto  # without external data
+    folder: str  # of external data
+
+    def inner(self, tensor: onnx.TensorProto) -> onnx.TensorProto:
+        """Return a tensor with its data, which may lie in a file."""
+        if not uses_external_data(tensor):
+            return tensor
+        found = onnx.TensorProto()
+        found.CopyFrom(tensor)
+        load_external_data_for_tensor(found, self.folder)
+        return found
+
+
+def loaded(model: Model) -> Source:
+    """Return a model, whose external data stay where they are: it may be larger than what fits a message."""
+    if not isinstance(model, onnx.ModelProto | bytes | str | PathLike):
+        allowed = "onnx.ModelProto, bytes, str, os.PathLike"
+        raise TypeError(f"onnx: model is {type(model).__name__}; allowed: {allowed}")
+    if isinstance(model, onnx.ModelProto):
+        return Source(model.SerializeToString(), model, "")
+    try:
+        if isinstance(model, bytes):
+            return Source(model, onnx.load_from_string(model), "")
+        path = os.fspath(model)
+        proto = onnx.load(path, format="protobuf", load_external_data=False)
+        return Source(path, proto, os.path.dirname(path))
+    except DecodeError as error:
+        raise BindingError(NAME, "model", f"unreadable ({error})", "an ONNX model") from error

@@ -1,0 +1,192 @@
+"""What is taken: what ONNX Runtime computes wrongly, and what makes the whole model faster."""
+
+import json
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+from onnx_parts import RNG, dynamic, info, model_of, node  # noqa: E402
+
+from dmlcpu.interop.onnx import choice, costs, prepare, program  # noqa: E402
+from dmlcpu.runtime.isa import Isa  # noqa: E402
+
+LEFT = "left whole: ONNX Runtime is faster here"
+
+
+@pytest.fixture(autouse=True)
+def cut_of_100_microseconds(monkeypatch):
+    monkeypatch.setattr(program, "cost_of_cut", lambda package, threads: 100_000)
+
+
+@pytest.fixture
+def vnni(monkeypatch, request):
+    """Set whether this processor seems to have VNNI."""
+    isas = frozenset([Isa.GENERIC, Isa.AVX2, *([Isa.AVXVNNI] if request.param else [])])
+    monkeypatch.setattr(choice, "detected", lambda: isas)
+    monkeypatch.setattr(choice.platform, "machine", lambda: "x86_64")
+    return request.param
+
+
+def product(a, b, between=(), k=512, n=512, weights=None):
+    """Return a model of QLinearMatMul between two other nodes."""
+    weights = RNG.integers(-64, 64, (k, n)).astype(b) if weights is None else weights
+    zero = np.zeros((), a)
+    constants = {"w": weights, "s": np.float32(0.02), "z": zero, "wz": np.zeros((), b), "ys": np.float32(5)}
+    nodes = [
+        node("Identity", ["x"], ["t"]),
+        node("QLinearMatMul", ["t", "s", "z", "w", "s", "wz", "ys", "z"], ["y"], "product"),
+        node("DequantizeLinear", ["y", "s", "z"], ["out"]),
+    ]
+    return model_of(nodes, [info("x", a, ["n", k])], [info("out", np.float32, ["n", n])], constants)
+
+
+def scattered(operator, shape, **attributes):
+    at = [shape[0], 1] if operator == "ScatterND" else list(shape)
+    nodes = [node("Neg", ["x"], ["t"]), node(operator, ["t", "i", "u"], ["y"], **attributes)]
+    inputs = [info("x", np.float32, [100, shape[1]]), info("i", np.int64, at), info("u", np.float32, list(shape))]
+    return model_of(nodes, inputs, [info("y", np.float32, [100, shape[1]])])
+
+
+def best(columns, shape=(64,)):
+    nodes = [node("Neg", ["x"], ["t"]), node("TopK", ["t", "k"], ["v", "i"])]
+    inputs = [info("x", np.float32, [*shape, columns])]
+    return model_of(nodes, inputs, [info("i", np.int64, [*shape, 5])], {"k": np.array([5])})
+
+
+GAINS = {
+    "int8 by int8": product(np.int8, np.int8, k=768, n=768),
+    "TopK of long rows": best(50_000),
+    "ScatterElements": scattered("ScatterElements", (10_000, 8)),
+}
+LOSSES = {
+    "uint8 by int8": product(np.uint8, np.int8),
+    "a little int8 by int8": product(np.int8, np.int8, k=64, n=64),
+    "TopK of short rows": best(100),
+    "TopK of few": best(1_000, (1,)),
+    "ScatterElements of few": scattered("ScatterElements", (10, 8)),
+    "ScatterND that overwrites": scattered("ScatterND", (10_000, 8)),
+    "TopK of as many as there are": best("n", ("rows",)),
+}
+
+
+@pytest.mark.parametrize("vnni", [True, False], indirect=True)
+@pytest.mark.parametrize("name", GAINS)
+def test_what_gains_is_taken(name, vnni):
+    assert sum(prepare(GAINS[name]).report()["dmlcpu"].values()) == 1
+
+
+@pytest.mark.parametrize("vnni", [True, False], indirect=True)
+@pytest.mark.parametrize("name", LOSSES)
+def test_else_the_model_is_one_session(name, vnni):
+    prepared = prepare(LOSSES[name])
+    assert prepared.report()["dmlcpu"] == {}
+    assert prepared.report()["passed on"] == {LEFT: 1}
+    assert type(prepared.session).__module__.startswith("onnxruntime")
+
+
+def test_a_cut_that_costs_more_leaves_the_model_whole(monkeypatch):
+    monkeypatch.setattr(program, "cost_of_cut", lambda package, threads: 50_000_000)
+    report = prepare(GAINS["TopK of long rows"]).report()
+    assert (report["dmlcpu"], report["passed on"][LEFT]) == ({}, 1)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_reductions_on_several_threads_lose_updates_in_onnx_runtime(monkeypatch, threads):
+    monkeypatch.setattr(program, "get_num_threads", lambda: threads)
+    taken = [bool(prepare(scattered("ScatterND", (n, 8), reduction="add")).report()["dmlcpu"]) for n in (10, 10_000)]
+    assert taken == [False, threads > 1]
+
+
+FULL = RNG.integers(-128, 128, (64, 48)).astype(np.int8)
+WEIGHTS = {"full range": FULL, "seven bits": np.clip(FULL, -64, 64)}
+WEIGHTS["pairs that do not add"] = np.where(np.arange(64)[:, None] % 2, 0, FULL)
+WEIGHTS["one pair"] = np.where((np.arange(64)[:, None] < 2) & (np.arange(48) < 1), 127, 0).astype(np.int8)
+
+
+@pytest.mark.parametrize("vnni", [True, False], indirect=True)
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_onnx_runtime_is_set_to_be_exact_where_pairs_saturate(name, vnni):
+    model = product(np.uint8, np.int8, weights=WEIGHTS[name], k=64, n=48)
+    prepared = prepare(model)
+    saturates = not vnni and name in ("full range", "one pair")
+    wanted = {"QLinearMatMul: ONNX Runtime is set to be exact": 1} if saturates else {}
+    assert prepared.report()["passed on"] == wanted | {LEFT: 1}
+    # By arithmetic: the result of the weights' sums, where ONNX Runtime's are wrong by default on such a processor.
+    if saturates:
+        x = np.full((3, 64), 255, np.uint8)
+        sums = x.astype(np.int64) @ WEIGHTS[name]
+        scale = np.float32(np.float32(0.02) * np.float32(0.02)) / np.float32(5)
+        exact = np.clip(np.rint(sums.astype(np.float32) * scale), 0, 255).astype(np.float32) * np.float32(0.02)
+        np.testing.assert_array_equal(prepared.run([x])[0], exact)
+
+
+@pytest.mark.parametrize("vnni", [True, False], indirect=True)
+def test_a_dynamically_quantized_product_stays_with_onnx_runtime(vnni):
+    prepared = prepare(dynamic())
+    assert prepared.report()["dmlcpu"] == {}
+    exact = "com.microsoft.MatMulIntegerToFloat: ONNX Runtime is set to be exact"
+    assert (exact in prepared.report()["passed on"]) is not vnni
+
+
+@pytest.mark.parametrize("vnni", [True, False], indirect=True)
+def test_weights_that_are_no_constants_are_multiplied_here_if_pairs_may_saturate(vnni):
+    nodes = [node("Identity", ["a"], ["t"]), node("MatMulInteger", ["t", "b"], ["y"])]
+    inputs = [info("a", np.uint8, ["m", 8]), info("b", np.int8, [8, 8])]
+    report = prepare(model_of(nodes, inputs, [info("y", np.int32, ["m", 8])])).report()
+    assert report["dmlcpu"] == ({} if vnni else {"MatMulInteger": 1})
+
+
+def test_what_onnx_runtime_refuses_is_taken():
+    """It multiplies int8 by int8 and uint8 by either, but not int8 by uint8."""
+    nodes = [node("Identity", ["a"], ["t"]), node("MatMulInteger", ["t", "b"], ["y"])]
+    b = RNG.integers(0, 256, (8, 8)).astype(np.uint8)
+    prepared = prepare(model_of(nodes, [info("a", np.int8, ["m", 8])], [info("y", np.int32, ["m", 8])], {"b": b}))
+    a = RNG.integers(-128, 128, (3, 8)).astype(np.int8)
+    assert prepared.run([a])[0].tolist() == (a.astype(int) @ b).tolist()
+
+
+def test_the_cost_of_a_cut_is_measured_once_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(costs.os, "getloadavg", lambda: (0, 0, 0), raising=False)
+    path, measured = tmp_path / "onnx.json", iter([5, 7])
+    for threads, cost in ((1, 5), (1, 5), (2, 7), (2, 7)):
+        assert costs._kept(path, threads, lambda: next(measured)) == cost
+    assert json.loads(path.read_text()) == {"1": 5, "2": 7}
+    assert [each.name for each in tmp_path.iterdir()] == ["onnx.json"]
+
+
+def test_the_shipped_cost_holds_where_nothing_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(costs.os, "getloadavg", lambda: (99, 0, 0), raising=False)
+    for path in (None, tmp_path / "onnx.json", tmp_path / "none" / "onnx.json"):
+        for threads, cost in ((1, 50_000), (2, 150_000), (16, 150_000)):
+            assert costs._kept(path, threads, lambda: 1 // 0) == cost
+    (tmp_path / "onnx.json").write_text("[1]")
+    assert costs._read(tmp_path / "onnx.json") == {}
+
+
+def test_a_cut_costs_something():
+    assert 20_000 <= costs._measured(pytest.importorskip("onnxruntime"), 1) < 50_000_000
+
+
+def test_floats_between_quantizers_are_exact_where_onnx_runtime_makes_bytes_of_them():
+    weights, one = RNG.integers(-128, 128, (256, 32)).astype(np.int8), np.float32(1)
+    constants = {
+        "w": weights,
+        "one": one,
+        "z": np.uint8(0),
+        "wz": np.int8(0),
+        "ys": np.float32(30_000),
+        "yz": np.uint8(99),
+    }
+    nodes = [
+        node("DequantizeLinear", ["x", "one", "z"], ["a"]),
+        node("DequantizeLinear", ["w", "one", "wz"], ["b"]),
+        node("MatMul", ["a", "b"], ["y"]),
+        node("QuantizeLinear", ["y", "ys", "yz"], ["out"]),
+    ]
+    model = model_of(nodes, [info("x", np.uint8, ["n", 256])], [info("out", np.uint8, ["n", 32])], constants)
+    x = RNG.integers(0, 256, (64, 256)).astype(np.uint8)
+    sums = (x.astype(np.int64) @ weights).astype(np.float32)
+    exact = np.clip(np.rint(sums * (one / np.float32(30_000))) + 99, 0, 255)
+    np.testing.assert_array_equal(prepare(model).run([x])[0], exact)
