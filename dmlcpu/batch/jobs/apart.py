@@ -13,10 +13,11 @@ import numpy as np
 from dmlcpu.batch.files.remote import is_remote, local
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import Job, files_of
-from dmlcpu.batch.jobs.operations import is_model, operation_of
+from dmlcpu.batch.jobs.operations import is_path, operation_of
 from dmlcpu.batch.jobs.packed import PackedJobs
 from dmlcpu.errors import DmlError
 
+_WHOLE = (".zarr", ".index")  # folders that are read and replaced as one
 _At = tuple[Place, Job | None]
 
 
@@ -28,7 +29,7 @@ class Apart:
         self._directory = directory
         self._folder = functools.cache(lambda folder: os.path.realpath(os.path.join(directory, folder)))
         ids, targets, inputs, around = (array("q") for _ in range(4))
-        folders: set[int] = set()  # of targets in zarr folders: these are parts of them
+        folders: set[int] = set()  # of targets in folders that are one: these are parts of them
         for place, job in jobs:
             ids.append(hash(place.id))
             for file in self._targets_of(job):
@@ -59,10 +60,10 @@ class Apart:
         """Yield the files that a job reads, with where that is said."""
         for path in files_of(job) if job else ():
             yield self._name(path), place.where
-        if job and is_model(job.op):
+        if job and is_path(job.op):
             with contextlib.suppress(OSError, DmlError, ImportError):  # which are noted when the job is checked
                 for each in operation_of(job.op, self._directory).files:
-                    yield self._name(os.path.relpath(each, self._directory)), f"the model {job.op}"
+                    yield self._name(os.path.relpath(each, self._directory)), f"the op {job.op}"
 
     def uses(self, path: str | os.PathLike[str]) -> bool:
         """Return whether a job reads or writes a file."""
@@ -91,7 +92,7 @@ class Apart:
                     place.refuse("output", *_twice(path, (place, job), targets[file], "a file of its own"))
                 if file in written:
                     targets.setdefault(file, (place, job))
-                # A file in a zarr folder is a part of it: replacing the folder removes the file.
+                # A file in such a folder is a part of it: replacing the folder removes the file.
                 if any(folder in inputs or folder in written for folder in _around(file)):
                     place.refuse("output", f"{path!r}, within an input or an output", "a file outside of it")
                 if file in around:
@@ -119,6 +120,6 @@ def _twice(text: str, job: _At, other: _At, allowed: str) -> tuple[str, str]:
 
 
 def _around(file: str) -> Iterator[str]:
-    """Yield the zarr folders that a file would be in."""
-    if ".zarr" + os.sep in file.lower():
-        yield from (str(each) for each in Path(file).parents if each.suffix.lower() == ".zarr")
+    """Yield the zarr folders, and the saved indices, that a file would be in."""
+    if any(suffix + os.sep in file.lower() for suffix in _WHOLE):
+        yield from (str(each) for each in Path(file).parents if each.suffix.lower() in _WHOLE)

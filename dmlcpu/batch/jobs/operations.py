@@ -1,10 +1,12 @@
 """What a job may run: an operator of the table, a DxDispatch model or a saved index, with one interface."""
 
+import contextlib
 import errno
 import functools
 import inspect
+import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
@@ -75,15 +77,24 @@ def operation_of(op: str, directory: Path) -> Operation:
         status = path.stat()
         if is_model(op) and not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             raise OSError(errno.EINVAL, "a pipe or a device", str(path))  # it could wait for ever
-        return _loaded(path, status.st_mtime_ns)
+        within = tuple(_within(path)) if stat.S_ISDIR(status.st_mode) else ()
+        return _loaded(path, (status.st_mtime_ns, *within))
     name = canonical(op)
     if name not in OPERATORS:
         raise LookupError(f"{', '.join(OPERATORS)}, a DxDispatch model (.json) or a saved index (.index)")
     return _operator(name)
 
 
+def _within(folder: Path) -> Iterator[int]:
+    """Yield the sizes and times of a folder's files, which may be written to in place."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # another folder takes its place meanwhile
+                yield from (entry.stat().st_size, entry.stat().st_mtime_ns)
+
+
 @functools.lru_cache(maxsize=32)
-def _loaded(path: Path, _: int) -> Operation:
+def _loaded(path: Path, _: tuple[int, ...]) -> Operation:
     """Return a model or a saved index; one that has changed since is another one."""
     if is_index(str(path)):
         from dmlcpu.search.blocks import IndexOperation

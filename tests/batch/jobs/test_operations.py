@@ -164,8 +164,34 @@ def test_no_data_of_a_model_are_overwritten(
     jobs = [{"op": "model.json", "output": {"values": "data.npy"}}]
     monkeypatch.chdir(tmp_path.parent)
     for directory in (tmp_path, tmp_path.name):
-        with pytest.raises(JobsError, match=r"an input at the model model\.json; allowed: a file that no job reads"):
+        with pytest.raises(JobsError, match=r"an input at the op model\.json; allowed: a file that no job reads"):
             run_jobs(jobs, directory=directory)
+
+
+@pytest.mark.parametrize("content_hash", [False, True])
+def test_elements_that_an_onnx_model_has_in_a_file_of_their_own(tmp_path: Path, content_hash: bool) -> None:
+    """They are a part of the model: a job with others is not done; and they are not overwritten."""
+    onnx = pytest.importorskip("onnx")
+    node = onnx.helper.make_node("Add", ["x", "w"], ["y"])
+    infos = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4]) for name in "xy"]
+    weights = onnx.numpy_helper.from_array(np.ones(4, np.float32), "w")
+    graph = onnx.helper.make_graph([node], "model", infos[:1], infos[1:], [weights])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="w.npy", size_threshold=0)
+    x = {"initialValuesDataType": "FLOAT32", "initialValues": [1, 2, 3, 4]}
+    model = {
+        "resources": {"x": x, "y": {**x, "initialValues": [0, 0, 0, 0]}},
+        "dispatchables": {"m": {"type": "onnx", "sourcePath": "m.onnx"}},
+        "commands": [{"type": "dispatch", "dispatchable": "m", "bindings": {"x": "x", "y": "y"}}],
+    }
+    (tmp_path / "model.json").write_text(json.dumps(model))
+    jobs = save_jobs(tmp_path, [{"op": "model.json", "output": "y.npy"}])
+    assert [run_jobs(jobs, content_hash=content_hash).done for _ in range(2)] == [1, 0]
+    assert np.load(tmp_path / "y.npy").tolist() == [2, 3, 4, 5]
+    (tmp_path / "w.npy").write_bytes(np.full(4, 5, np.float32).tobytes())
+    assert run_jobs(jobs, content_hash=content_hash).done == 1
+    with pytest.raises(JobsError, match=r"an input at the op model\.json"):
+        run_jobs([{"op": "model.json", "output": "w.npy"}], directory=tmp_path)
 
 
 def test_files_that_a_model_writes_are_its_results(tmp_path: Path, model: dict[str, Any]) -> None:
