@@ -47,14 +47,18 @@ def open_source(path: str | os.PathLike[str], name: str | None = None, dtype: st
     return opened
 
 
-def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: str) -> Writer:
+def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: str, place: str | None = None) -> Writer:
     """Begin a file of one or several arrays, under a temporary name in the folder of its target.
 
     The target's folder is made; of a symbolic link, the file that it leads to is replaced. `token`: hexadecimal digits,
-    others for each attempt, for the temporary name. Raises FileError if the format cannot hold these arrays or another
-    kind of thing is in the target's place; OSError; ImportError if the format needs another package.
+    others for each attempt, for the temporary name. `place`: where the target has to be, behind links.
+
+    Raises FileError if the format cannot hold these arrays or another kind of thing is in the target's place; OSError;
+    ImportError if the format needs another package.
     """
     module, target = check_target(path, tensors)
+    if place is not None and target != place:
+        raise FileError(f"a link to {target!r}", f"{place!r}, as when the job was checked")
     if hasattr(module, "save"):
         return HeldWriter(target, tensors, token, module.save)
     writer: Writer = module.create(target, tensors, token)

@@ -73,6 +73,9 @@ def matching(pattern: str) -> list[str]:
     with reached():
         system.invalidate_cache()
         found = system.glob(stripped)
+    for name in found:
+        if ".." in re.split(r"[/\\]", name[len(root) :]):  # outputs may be named by it
+            raise RemoteError(errno.EPERM, f"the listing names {name!r}, which leads out of {fixed}")
     # fsspec's own way back to URLs loses the host of some systems.
     return sorted((fixed + name[len(root) :].lstrip("/") if sign else pattern) for name in found)
 

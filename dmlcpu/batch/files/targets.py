@@ -73,7 +73,28 @@ class FileWriter(Writer):
 
     def __init__(self, target: str, token: str) -> None:
         super().__init__(target, token)
-        self._file = io.FileIO(self._temporary, "x")
+        self._at = _opened(self.folder)  # no link that takes the folder's place later is followed
+
+        def opened(path: str, flags: int) -> int:
+            return os.open(self._from(path), flags, 0o666, dir_fd=self._at)
+
+        with OnFailure(self._leave):
+            self._file = io.FileIO(self._temporary, "x", opener=opened)
+
+    def _from(self, path: str) -> str:
+        """Return a path as it is given along with the folder's handle."""
+        return path if self._at is None else os.path.basename(path)
+
+    def _leave(self) -> None:
+        if self._at is not None:
+            os.close(self._at)
+            self._at = None
+
+    def put_in_place(self) -> None:
+        """Replace the target atomically: a reader finds the old file or the new one."""
+        old, new = self._from(self._temporary), self._from(self._target)
+        os.replace(old, new, src_dir_fd=self._at, dst_dir_fd=self._at)
+        self._leave()
 
     def finish(self) -> None:
         """Have it all on the disk, under the temporary name."""
@@ -84,7 +105,9 @@ class FileWriter(Writer):
         """Remove the temporary file. Never fails: `stray` finds what could not be removed."""
         with contextlib.suppress(OSError):
             self._file.close()
-        super().discard()
+        with contextlib.suppress(OSError):
+            os.unlink(self._from(self._temporary), dir_fd=self._at)
+        self._leave()
 
 
 class HeldWriter(FileWriter):
@@ -125,7 +148,8 @@ def write_whole(writer: Writer, arrays: Mapping[str, Array]) -> None:
 
 def resolved(path: str | os.PathLike[str], folder: bool = False) -> str:
     """Return the target that links lead to, or refuse it if a file (or a zarr folder) must not replace it."""
-    target = os.path.abspath(path)
+    around, name = os.path.split(os.path.abspath(path))
+    target = os.path.join(os.path.realpath(around), name)
     try:
         mode = os.lstat(target).st_mode
         if stat.S_ISLNK(mode):
@@ -141,6 +165,22 @@ def resolved(path: str | os.PathLike[str], folder: bool = False) -> str:
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), target)
     return target
+
+
+def _opened(folder: str) -> int | None:
+    """Open a folder whose path has no links; refuse one that has any by now. None: the system has no such handles."""
+    if not hasattr(os, "O_PATH"):
+        return None
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(os.sep, flags)
+    for part in Path(folder).parts[1:]:
+        try:
+            handle, outer = os.open(part, flags, dir_fd=handle), handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(outer)
+    return handle
 
 
 def exchange(one: str, other: str) -> bool:

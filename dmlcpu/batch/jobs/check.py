@@ -40,6 +40,7 @@ class Checker:
     count_chunks: bool  # that arrays of zarr and HDF5 lack
     require_chunks: bool  # those that are counted are faults
     estimates: dict[Any, Estimate] = field(default_factory=dict)
+    behind_links: Callable[[str], str] = field(default_factory=lambda: functools.cache(os.path.realpath))
     folder_fault: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(_folder_fault))
 
     def task(self, place: Place, job: Job) -> Task:
@@ -65,7 +66,18 @@ class Checker:
             if failure and not place.faults:
                 place.refuse("inputs", str(failure), "files that can be read")
             work = None if place.faults else self._fit(place, job, operation, opened, wanted)
-        return Task(place.where, place.id, place.faults, job, *((inputs, work) if work else ()))
+        return Task(place.where, place.id, place.faults, job, *((inputs, work, self._places(job)) if work else ()))
+
+    def _places(self, job: Job) -> dict[str, str]:
+        """Return where outputs are that are behind links."""
+        places = {}
+        for path in job.targets:
+            folder, name = os.path.split(os.path.join(self.directory, path))
+            file = os.path.join(self.behind_links(folder), name)
+            file = os.path.realpath(file) if os.path.islink(file) else file
+            if file != os.path.normpath(os.path.join(self.behind_links(str(self.directory)), path)):
+                places[path] = file
+        return places
 
     def _operation(self, place: Place, job: Job) -> Operation | None:
         try:

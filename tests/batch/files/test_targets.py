@@ -102,6 +102,26 @@ def test_links_are_followed(target: Path) -> None:
         assert contents(real.parent) == [target.name]
 
 
+@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="no handles of folders")
+def test_a_folder_that_becomes_a_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither while the file is made, nor before it takes its name."""
+    for name in ("out", "mine"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "mine" / "y.npy").write_bytes(b"mine")
+    writer = create(tmp_path / "out" / "y.npy", TENSORS, "0a")
+    os.rename(tmp_path / "out", tmp_path / "moved")
+    (tmp_path / "out").symlink_to("mine")
+    writer.write({"y": ARRAY})
+    writer.finish()
+    writer.put_in_place()
+    np.testing.assert_array_equal(np.load(tmp_path / "moved" / "y.npy"), ARRAY)
+    monkeypatch.setattr("dmlcpu.batch.files.resolved", lambda path, folder: os.fspath(path))
+    with pytest.raises(OSError):
+        create(tmp_path / "out" / "y.npy", TENSORS, "0a")
+    assert contents(tmp_path / "mine") == ["y.npy"]
+    assert (tmp_path / "mine" / "y.npy").read_bytes() == b"mine"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="no modes")
 def test_mode_is_that_of_new_files(target: Path) -> None:
     before = os.umask(0o027)
