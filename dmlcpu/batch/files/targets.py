@@ -24,6 +24,7 @@ from dmlcpu.common.regions import Region, Sink, Tensor
 
 # Writer's names of files: the target's name, then the token of the attempt; .old: the folder that was the target.
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+(?P<old>\.old)?\.part", re.DOTALL)
+LONGER = len("...part") + 12  # bytes that such a name has more than the target's, with a token of 12 digits
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux's
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)  # of a kernel, or a file system, that has none
 _NO_SYNC_OF_FOLDERS = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
