@@ -10,8 +10,7 @@ import shutil
 import stat
 import sys
 from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -244,26 +243,20 @@ def sync_folder(folder: str) -> None:
             raise
 
 
-def stray(targets: Iterable[str | os.PathLike[str]]) -> list[Path]:
+def stray(folders: Iterable[str], is_target: Callable[[str], bool]) -> list[Path]:
     """Return the temporary files and folders of killed runs in targets' folders, in the order to `remove` them."""
-    folders: defaultdict[str, set[str]] = defaultdict(set)
-    for folder, name in map(os.path.split, targets):
-        folders[folder].add(name)
-    links = [each.path for folder, names in folders.items() for each in _listed(folder, names) if each.is_symlink()]
-    for folder, name in map(os.path.split, map(os.path.realpath, links)):
-        folders[folder].add(name)
     return sorted(
         Path(entry.path)
-        for folder, names in folders.items()
+        for folder in folders
         for entry in _listed(folder)
-        if (match := _TEMPORARY.fullmatch(entry.name)) and match["name"] in names
+        if (match := _TEMPORARY.fullmatch(entry.name)) and is_target(os.path.join(folder, match["name"]))
     )
 
 
-def _listed(folder: str, names: Container[str] | None = None) -> list[os.DirEntry[str]]:
-    """List a folder, or its entries of some names; nothing if it does not exist or cannot be read."""
-    with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
-        return [entry for entry in entries if names is None or entry.name in names]
+def _listed(folder: str) -> list[os.DirEntry[str]]:
+    """List a folder; nothing if it does not exist or cannot be read."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        return list(entries)
     return []
 
 

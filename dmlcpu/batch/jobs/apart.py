@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.batch.files.remote import is_remote, local
+from dmlcpu.batch.files.targets import stray
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import Job, files_of
 from dmlcpu.batch.jobs.operations import is_path, operation_of
@@ -29,11 +30,13 @@ class Apart:
         self._directory = directory
         self._folder = functools.cache(lambda folder: os.path.realpath(os.path.join(directory, folder)))
         ids, targets, inputs, around = (array("q") for _ in range(4))
+        self._folders: set[str] = set()  # of targets
         folders: set[int] = set()  # of targets in folders that are one: these are parts of them
         for place, job in jobs:
             ids.append(hash(place.id))
             for file in self._targets_of(job):
                 targets.append(hash(file))
+                self._folders.add(os.path.dirname(file))
                 folders.update(map(hash, _around(file)))
             for file, _ in self._inputs_of(place, job):
                 inputs.append(hash(file))
@@ -69,6 +72,10 @@ class Apart:
         """Return whether a job reads or writes a file."""
         file = hash(self._name(os.path.abspath(path)))
         return bool((self._inputs == file).any() or (self._targets == file).any())
+
+    def strays(self) -> list[Path]:
+        """Return what killed runs have left of targets, also of jobs that are done: another worker did these."""
+        return stray(self._folders, lambda file: bool((self._targets == hash(file)).any()))
 
     def checked(self) -> Iterator[_At]:
         """Yield the jobs, and forget them; a duplicate of an id without its job. What is not apart is noted."""

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import ml_dtypes
 import numpy as np
 import pytest
-from writing import check_reads, contents, everything, write
+from writing import check_reads, contents, everything, strays, write
 
 from dmlcpu.batch.files import FileError, Writer, check_target, create, open_source
-from dmlcpu.batch.files.targets import exchange, remove, stray
+from dmlcpu.batch.files.targets import exchange, remove
 from dmlcpu.common.regions import Tensor
 
 zarr = pytest.importorskip("zarr")
@@ -191,7 +191,7 @@ def test_the_old_folder_is_a_stray_if_a_run_is_killed_after_the_exchange(
     replacing.put_in_place()
     assert read(tmp_path / "y.zarr") == NEW
     monkeypatch.undo()
-    [found] = stray([tmp_path / "y.zarr"])
+    [found] = strays(tmp_path / "y.zarr")
     assert found.name == ".y.zarr.0a.part"
     remove(found)
     assert contents(tmp_path) == ["y.zarr"]
@@ -236,7 +236,7 @@ def test_a_run_stopped_between_two_renames_loses_nothing(
         with pytest.raises(OSError, match="stopped"):
             replacing.put_in_place()
     if killed:
-        found = stray([tmp_path / "y.zarr"])
+        found = strays(tmp_path / "y.zarr")
         assert [path.name for path in found] == [".y.zarr.0a.old.part", ".y.zarr.0a.part"]
         for path in found:
             remove(path)
@@ -251,7 +251,7 @@ def test_a_folder_that_was_replaced_does_not_come_back(tmp_path: Path) -> None:
     write(tmp_path / "y.zarr", y=ARRAY)
     (tmp_path / ".y.zarr.0a.old.part").mkdir()
     (tmp_path / ".y.zarr.0b.part").mkdir()
-    for path in stray([tmp_path / "y.zarr"]):
+    for path in strays(tmp_path / "y.zarr"):
         remove(path)
     assert contents(tmp_path) == ["y.zarr"]
     assert read(tmp_path / "y.zarr") == OLD
