@@ -161,8 +161,8 @@ def run_jobs(
     ManifestError
         If the manifest is another kind of file, or another run uses it.
     WorkerError
-        If workers, or threads, do not start, a cluster's scheduler is not there or gone, or `executor` breaks. Outcomes until then
-        are recorded.
+        If workers, or threads, do not start, a cluster's scheduler is not there or gone, or `executor` breaks. Outcomes
+        until then are recorded.
     DmlError
         If another argument does not fit.
     OSError

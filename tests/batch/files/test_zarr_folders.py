@@ -246,6 +246,26 @@ def test_a_run_stopped_between_two_renames_loses_nothing(
     assert read(tmp_path / "y.zarr") == OLD
 
 
+@pytest.mark.parametrize("names", [("y",), ("y", "z")])
+@pytest.mark.parametrize("removed", ["", "zarr.json", "z"])
+def test_a_folder_that_vanishes_while_it_is_written(tmp_path: Path, names: tuple[str, ...], removed: str) -> None:
+    """Another run takes it for a stray: zarr makes it anew for the rest, which is not all."""
+    write(tmp_path / "y.zarr", **dict.fromkeys(names, ARRAY))
+    writer = create(tmp_path / "y.zarr", dict.fromkeys(names, Tensor(ARRAY.shape, ARRAY.dtype)), "0a")
+    part = tmp_path / ".y.zarr.0a.part" / removed
+    if removed == "z" and len(names) == 1:
+        pytest.skip("no group")
+    part.unlink() if part.is_file() else shutil.rmtree(part)
+    writer.write(dict.fromkeys(names, ARRAY + 1))
+    writer.finish()
+    with pytest.raises(FileNotFoundError):
+        writer.put_in_place()
+    writer.discard()
+    assert contents(tmp_path) == ["y.zarr"]
+    for name in names:
+        check_reads(tmp_path / "y.zarr", ARRAY, name if len(names) > 1 else None)
+
+
 def test_a_folder_that_was_replaced_does_not_come_back(tmp_path: Path) -> None:
     """A run killed after the second rename leaves the old folder, whole or half removed."""
     write(tmp_path / "y.zarr", y=ARRAY)
