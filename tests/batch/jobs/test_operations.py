@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from samples import as_tuple, large_calls
 
 import dmlcpu
 from dmlcpu.batch import JobsError, plan_jobs, run_jobs
+from dmlcpu.batch.jobs import operations
 from dmlcpu.batch.jobs.operations import is_model, operation_of, version_of
 from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.operators import OPERATORS
@@ -190,8 +192,40 @@ def test_elements_that_an_onnx_model_has_in_a_file_of_their_own(tmp_path: Path, 
     assert np.load(tmp_path / "y.npy").tolist() == [2, 3, 4, 5]
     (tmp_path / "w.npy").write_bytes(np.full(4, 5, np.float32).tobytes())
     assert run_jobs(jobs, content_hash=content_hash).done == 1
+    assert np.load(tmp_path / "y.npy").tolist() == [6, 7, 8, 9]
     with pytest.raises(JobsError, match=r"an input at the op model\.json"):
         run_jobs([{"op": "model.json", "output": "w.npy"}], directory=tmp_path)
+
+
+@pytest.mark.parametrize("while_read", [False, True])
+def test_data_of_a_model_that_change(
+    tmp_path: Path, model: dict[str, Any], monkeypatch: pytest.MonkeyPatch, while_read: bool
+) -> None:
+    """The model is read again, in the same process; also if they change while it is read, or before the check."""
+    np.save(tmp_path / "data.npy", np.array([1, 9, 5, 7], np.float32))
+    model["resources"]["x"]["initialValues"] = {"sourcePath": "data.npy"}
+    jobs = save_jobs(tmp_path, [{"op": "model.json", "output": {"values": "y.npy"}}])
+    (tmp_path / "model.json").write_text(json.dumps(model))
+    read, reads = operations._read, []
+
+    def read_and_change(path: Path) -> operations.Operation:
+        found = read(path)
+        reads.append(path)
+        if len(reads) == 1:
+            time.sleep(0.02)  # times of files are as coarse as the system's tick
+            np.save(tmp_path / "data.npy", np.array([1, 2, 3, 4], np.float32))
+        return found
+
+    if while_read:
+        monkeypatch.setattr(operations, "_read", read_and_change)
+    else:
+        assert run_jobs(jobs).done == 1
+        assert np.load(tmp_path / "y.npy").tolist() == [9, 7]
+        np.save(tmp_path / "data.npy", np.array([1, 2, 3, 4], np.float32))
+    assert run_jobs(jobs).done == 1
+    assert np.load(tmp_path / "y.npy").tolist() == [4, 3]
+    assert len(reads) == 2 * while_read
+    assert run_jobs(jobs).done_before == 1
 
 
 def test_files_that_a_model_writes_are_its_results(tmp_path: Path, model: dict[str, Any]) -> None:
