@@ -12,7 +12,7 @@ from typing import Any
 from dmlcpu.batch.files.base import FileError as FileError, FileSource as FileSource
 from dmlcpu.batch.files.identities import identity as identity
 from dmlcpu.batch.files.remote import is_remote, local, suffix_of
-from dmlcpu.batch.files.targets import HeldWriter, Writer as Writer, resolved, write_whole as write_whole
+from dmlcpu.batch.files.targets import HANDLES, HeldWriter, Writer as Writer, resolved, write_whole as write_whole
 from dmlcpu.common.regions import Tensor
 
 _MODULES = {
@@ -56,7 +56,7 @@ def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: s
     Raises FileError if the format cannot hold these arrays or another kind of thing is in the target's place; OSError;
     ImportError if the format needs another package.
     """
-    module, target = check_target(path, tensors)
+    module, target = check_target(place or path, tensors, is_real=place is not None and HANDLES)
     if place is not None and target != place:
         raise FileError(f"a link to {target!r}", f"{place!r}, as when the job was checked")
     if hasattr(module, "save"):
@@ -65,7 +65,9 @@ def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: s
     return writer
 
 
-def check_target(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> tuple[Any, str]:
+def check_target(
+    path: str | os.PathLike[str], tensors: Mapping[str, Tensor], *, is_real: bool = False
+) -> tuple[Any, str]:
     """Return the module of a new file's format, and the file to replace; raise what `create` does before it writes."""
     path = os.fspath(path)
     if is_remote(path):
@@ -74,7 +76,7 @@ def check_target(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) ->
     if not hasattr(module, "check"):
         raise FileError("an HDF5 file to write", "one to read")
     module.check(tensors)
-    return module, resolved(path, folder=path.lower().endswith(".zarr"))
+    return module, resolved(path, folder=path.lower().endswith(".zarr"), is_real=is_real)
 
 
 def _format(path: str) -> Any:

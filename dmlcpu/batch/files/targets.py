@@ -28,6 +28,8 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux's
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)  # of a kernel, or a file system, that has none
 _NO_SYNC_OF_FOLDERS = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 
+HANDLES = hasattr(os, "O_PATH")  # of folders, relative to which files are opened and renamed
+
 Save = Callable[[io.FileIO, Mapping[str, Array]], None]
 
 
@@ -45,6 +47,12 @@ class Writer(ABC):
         self.folder, name = os.path.split(target)
         self._temporary = os.path.join(self.folder, f".{name}.{token}.part")
         make_folder(self.folder)
+        self._at = _opened(self.folder)  # no link that takes the folder's place later is followed
+
+    def _leave(self) -> None:
+        if self._at is not None:
+            os.close(self._at)
+            self._at = None
 
     def write(self, arrays: Mapping[str, Array]) -> None:
         """Write arrays that are in memory."""
@@ -55,17 +63,18 @@ class Writer(ABC):
     def finish(self) -> None:
         """Write the rest, and have it all on the disk, under the temporary name."""
 
+    @abstractmethod
     def put_in_place(self) -> None:
         """Replace the target atomically: a reader finds the old file or the new one.
 
         A zarr folder needs a system that exchanges names. A power failure before `sync_folder` may undo the change.
         """
-        os.replace(self._temporary, self._target)
 
     def discard(self) -> None:
         """Remove the temporary file. Never fails: `stray` finds what could not be removed."""
         with contextlib.suppress(OSError):
             remove(self._temporary)
+        self._leave()
 
 
 class FileWriter(Writer):
@@ -73,7 +82,6 @@ class FileWriter(Writer):
 
     def __init__(self, target: str, token: str) -> None:
         super().__init__(target, token)
-        self._at = _opened(self.folder)  # no link that takes the folder's place later is followed
 
         def opened(path: str, flags: int) -> int:
             return os.open(self._from(path), flags, 0o666, dir_fd=self._at)
@@ -84,11 +92,6 @@ class FileWriter(Writer):
     def _from(self, path: str) -> str:
         """Return a path as it is given along with the folder's handle."""
         return path if self._at is None else os.path.basename(path)
-
-    def _leave(self) -> None:
-        if self._at is not None:
-            os.close(self._at)
-            self._at = None
 
     def put_in_place(self) -> None:
         """Replace the target atomically: a reader finds the old file or the new one."""
@@ -146,10 +149,14 @@ def write_whole(writer: Writer, arrays: Mapping[str, Array]) -> None:
         writer.put_in_place()
 
 
-def resolved(path: str | os.PathLike[str], folder: bool = False) -> str:
-    """Return the target that links lead to, or refuse it if a file (or a zarr folder) must not replace it."""
-    around, name = os.path.split(os.path.abspath(path))
-    target = os.path.join(os.path.realpath(around), name)
+def resolved(path: str | os.PathLike[str], folder: bool = False, is_real: bool = False) -> str:
+    """Return the target that links lead to, or refuse it if a file (or a zarr folder) must not replace it.
+
+    is_real: there are no links around it.
+    """
+    target = os.path.abspath(path)
+    if not is_real:
+        target = os.path.join(os.path.realpath(os.path.dirname(target)), os.path.basename(target))
     try:
         mode = os.lstat(target).st_mode
         if stat.S_ISLNK(mode):
@@ -169,17 +176,16 @@ def resolved(path: str | os.PathLike[str], folder: bool = False) -> str:
 
 def _opened(folder: str) -> int | None:
     """Open a folder whose path has no links; refuse one that has any by now. None: the system has no such handles."""
-    if not hasattr(os, "O_PATH"):
+    if not HANDLES:
         return None
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(os.sep, flags)
-    for part in Path(folder).parts[1:]:
+    handle = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    with OnFailure(lambda: os.close(handle)):
         try:
-            handle, outer = os.open(part, flags, dir_fd=handle), handle
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(outer)
+            found = os.readlink(f"/proc/self/fd/{handle}")  # fewer calls than a look at each folder around it
+        except OSError:
+            found = ""
+        if found != folder and (found := os.path.realpath(folder)) != folder:
+            raise FileError(f"a link to {found!r}", f"{folder!r}, as when the job was checked")
     return handle
 
 

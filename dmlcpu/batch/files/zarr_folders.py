@@ -47,7 +47,8 @@ def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
 class _ZarrWriter(Writer):
     def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
         super().__init__(target, token)
-        os.mkdir(self._temporary)
+        with OnFailure(self._leave):
+            os.mkdir(self._temporary)
         zarr, group, sinks = library("zarr", "zarr"), len(tensors) != 1, {}
         with OnFailure(self.discard):
             if group:
@@ -71,3 +72,4 @@ class _ZarrWriter(Writer):
         for part in self._parts:
             os.stat(os.path.join(self._temporary, part, "zarr.json"))
         put_folder(self._temporary, self._target)
+        self._leave()
