@@ -51,7 +51,7 @@ def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: s
     """Begin a file of one or several arrays, under a temporary name in the folder of its target.
 
     The target's folder is made; of a symbolic link, the file that it leads to is replaced. `token`: hexadecimal digits,
-    others for each attempt, for the temporary name. `place`: where the target has to be, behind links.
+    others for each attempt, for the temporary name. `place`: where the target has to be, and no link leads elsewhere.
 
     Raises FileError if the format cannot hold these arrays or another kind of thing is in the target's place; OSError;
     ImportError if the format needs another package.

@@ -31,7 +31,7 @@ def identity(path: str | os.PathLike[str], *, content: bool) -> dict[str, int | 
 
 
 def _within(folder: Path) -> Iterator[Path]:
-    """Yield what is in a folder, also behind links, which reading follows; a folder that several lead to, once."""
+    """Yield what is in a folder, or where its links lead, as reading follows them; what several lead to, once."""
     seen: set[tuple[int, int]] = set()
     for place, folders, files in os.walk(folder, followlinks=True):
         status = os.stat(place)

@@ -41,7 +41,7 @@ class Checker:
     count_chunks: bool  # that arrays of zarr and HDF5 lack
     require_chunks: bool  # those that are counted are faults
     estimates: dict[Any, Estimate] = field(default_factory=dict)
-    behind_links: Callable[[str], str] = field(default_factory=lambda: functools.cache(os.path.realpath))
+    followed: Callable[[str], str] = field(default_factory=lambda: functools.cache(os.path.realpath))
     longest_name: Callable[[str], int] = field(default_factory=lambda: functools.cache(_longest_name))
     folder_fault: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(_folder_fault))
 
@@ -71,13 +71,13 @@ class Checker:
         return Task(place.where, place.id, place.faults, job, *((inputs, work, self._places(job)) if work else ()))
 
     def _places(self, job: Job) -> dict[str, str]:
-        """Return where outputs are that are behind links."""
+        """Return where outputs are to which links lead."""
         places = {}
         for path in job.targets:
             folder, name = os.path.split(os.path.join(self.directory, path))
-            file = os.path.join(self.behind_links(folder), name)
+            file = os.path.join(self.followed(folder), name)
             file = os.path.realpath(file) if os.path.islink(file) else file
-            if file != os.path.normpath(os.path.join(self.behind_links(str(self.directory)), path)):
+            if file != os.path.normpath(os.path.join(self.followed(str(self.directory)), path)):
                 places[path] = file
         return places
 

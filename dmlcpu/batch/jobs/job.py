@@ -97,7 +97,7 @@ class Task(NamedTuple):
     job: Job | None  # None: its entry has faults
     inputs: Mapping[str, Identity] = _NOTHING  # its files as they were when they were checked
     work: Work = Work()
-    places: Mapping[str, str] = _NOTHING  # of outputs behind links: where these lead
+    places: Mapping[str, str] = _NOTHING  # of outputs to which links lead: where these are
 
 
 def jobs_of(listing: Listing) -> Iterator[tuple[Place, Job | None]]:

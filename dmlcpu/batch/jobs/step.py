@@ -35,7 +35,7 @@ class Settings(NamedTuple):
     directory: Path
     threads: int
     memory: int  # bytes
-    place: str | None = None  # of the directory, behind links; None: of other machines it is not known
+    place: str | None = None  # where links lead the directory; None: of other machines it is not known
     retries: int = 0  # of a task whose files could not be read or written
     pause: float = 0.1  # seconds before the first of them; before each further one twice as long
     # A job that takes less memory is small. The thread that computes reads and writes its files, too: to hand it from

@@ -63,7 +63,7 @@ def test_a_time_of_the_future_hides_no_change(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [False, True])
 def test_chunks_on_another_disk(tmp_path: Path, content: bool) -> None:
-    """A folder behind a link counts, as reading goes through it; a link that leads back does not end the search."""
+    """A folder that a link leads to counts, as it is read; a link that leads back ends no search."""
     folder, chunks = tmp_path / "x.zarr", tmp_path / "disk" / "c"
     folder.mkdir()
     chunks.mkdir(parents=True)

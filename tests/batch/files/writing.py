@@ -40,6 +40,6 @@ def check_reads(path: Path | str, array: np.ndarray, name: str | None = None, *,
 
 
 def strays(*targets: Path) -> list[Path]:
-    """Return what killed runs have left of targets, behind links."""
+    """Return what killed runs have left of targets, where links lead."""
     files = {os.path.realpath(target) for target in targets}
     return stray({os.path.dirname(file) for file in files}, files.__contains__)

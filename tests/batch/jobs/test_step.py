@@ -270,7 +270,7 @@ def test_a_folder_that_comes_into_a_targets_place(jobs: Path, monkeypatch: pytes
 def test_a_link_that_comes_into_a_targets_place(
     jobs: Path, monkeypatch: pytest.MonkeyPatch, linked: str, workers: int
 ) -> None:
-    """It is not followed: the file behind it stays."""
+    """It is not followed: the file that it leads to stays."""
     (jobs.parent / "mine").mkdir()
     (jobs.parent / "mine" / "0002.npz").write_bytes(b"mine")
 
@@ -280,7 +280,7 @@ def test_a_link_that_comes_into_a_targets_place(
 
     result = run_after(monkeypatch, link, jobs, workers=workers)
     assert contents(jobs.parent / "mine") == {"0002.npz": b"mine"}
-    assert list(errors(result)) == (ALL if linked == "out" else ["0002"])
+    assert sorted(errors(result)) == (ALL if linked == "out" else ["0002"])  # workers end in any order
     found, allowed = (str(jobs.parent / name / linked[4:]) for name in ("mine", "out"))
     text = f"output: 'out/0002.npz': a link to {found!r}; allowed: {allowed!r}, as when the job was checked"
     assert errors(result)["0002"] == text

@@ -21,7 +21,7 @@ def test_stray_files_are_removed(tmp_path: Path) -> None:
 
 
 def test_stray_files_of_jobs_that_are_done_are_removed(tmp_path: Path) -> None:
-    """A worker was killed, and another did its job; also behind a link."""
+    """A worker was killed, and another did its job; also where a link leads."""
     save_inputs(tmp_path, 2)
     (tmp_path / "real").mkdir()
     (tmp_path / "out").mkdir()
