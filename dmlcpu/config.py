@@ -7,7 +7,7 @@ from typing import Any
 
 from dmlcpu import __version__
 
-_NONE = {"advice": "none: nothing is off", "cpu_quota": "none"}
+_NONE = {"advice": "none: nothing is off", "cpu_quota": "none", "open_to_others": "no"}
 
 
 def show_config() -> None:
@@ -43,6 +43,7 @@ def config() -> dict[str, Any]:
     from dmlcpu.kernels import registry
     from dmlcpu.operators.table import OPERATORS
     from dmlcpu.runtime import isa, quota, results, threads
+    from dmlcpu.runtime.cache import exposed
     from dmlcpu.runtime.compilation import can_compile
 
     return {
@@ -72,7 +73,11 @@ def config() -> dict[str, Any]:
             "kept": f"of {results.LEAST_BYTES >> 20} to {results.MOST_BYTES >> 20} MiB" if results.keeps() else "none",
             "DMLCPU_KEEP_RESULTS": os.environ.get("DMLCPU_KEEP_RESULTS"),
         },
-        "cache": {"folder": cache_folder(), "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR")},
+        "cache": {
+            "folder": (folder := cache_folder()),
+            "open_to_others": exposed(folder) if os.path.isabs(folder) else None,
+            "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR"),
+        },
         "operators": {each.name: ", ".join(kind.name for kind in each.descs) for each in OPERATORS.values()},
         "kernels": [
             {"operator": entry.operator, "stage": entry.stage, "name": entry.name, "isa": entry.isa.name.lower()}

@@ -17,6 +17,7 @@ class Server(ThreadingHTTPServer):
         self.folder, self.ranges, self.versions = folder, ranges, versions
         self.sent: list[tuple[str, int]] = []  # the path of each GET, and how many bytes it got
         self.broken = 0  # how many GETs from now on fail
+        self.packed = b""  # what each GET gets, as gzip, whatever the client accepts
         self.failing = ""  # a path whose GETs all fail
 
     @property
@@ -61,6 +62,9 @@ class Handler(SimpleHTTPRequestHandler):
             status = 206
         if body:  # noted first: a client may go on when it has the head
             self.server.sent.append((self.path, last - first + 1))
+        if body and self.server.packed:
+            self._head(status, len(self.server.packed), part=(first, last, size), encoding="gzip")
+            return self._send(self.server.packed)
         self._head(status, last - first + 1, when=path.stat().st_mtime_ns, part=(first, last, size))
         if body:
             with path.open("rb") as file:
@@ -68,9 +72,13 @@ class Handler(SimpleHTTPRequestHandler):
                 self._send(file.read(last - first + 1))
         return None
 
-    def _head(self, status: int, size: int, kind: str = "", when: int = 0, part: tuple[int, ...] = ()) -> None:
+    def _head(
+        self, status: int, size: int, kind: str = "", when: int = 0, part: tuple[int, ...] = (), encoding: str = ""
+    ) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(size))
+        if encoding:
+            self.send_header("Content-Encoding", encoding)
         if kind:
             self.send_header("Content-Type", kind)
         if when and self.server.versions:

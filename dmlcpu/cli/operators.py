@@ -149,5 +149,9 @@ def _output(given: list[str], results: tuple[str, ...]) -> str | dict[str, str] 
 
 def _folder_or_file(output: str, suffix: str) -> str:
     """Return the path of a result; a folder stands for a file in it with the input's name."""
-    path = Path(output)
-    return f"{output.rstrip('/')}/{{stem}}{suffix}" if output.endswith(("/", "\\")) or path.is_dir() else output
+    from dmlcpu.batch.files import WRITTEN
+
+    if Path(output).suffix.lower() in WRITTEN:  # there may be a folder of this name: an earlier result
+        return output.rstrip("/\\")
+    is_folder = output.endswith(("/", "\\")) or Path(output).is_dir()
+    return f"{output.rstrip('/')}/{{stem}}{suffix}" if is_folder else output

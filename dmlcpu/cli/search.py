@@ -23,6 +23,7 @@ examples:
 
 Exit codes: 0 done, 1 failed while running, 2 bad files or usage, 130 interrupted."""
 
+_READ = ("vectors", "ids", "ranges", "index", "queries", "mask", "allowlist", "exclude")  # arguments that are files
 _FLOATS = ("exact", "rescore", "drop")
 _FLOATS_HELP = "what becomes of floats: searched exactly (default), quantized and kept to rescore with, or quantized"
 
@@ -62,12 +63,30 @@ def main(args: argparse.Namespace) -> int:
     if sys.__stderr__ is not None:
         faulthandler.enable(sys.__stderr__)  # a mapped file that is truncated meanwhile ends the process: it says where
     try:
+        _check_output(args)
         return _build(args) if args.action == "build" else _query(args)
     except (DmlError, FileError) as error:
         return complain(str(error), REFUSED)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return complain(f"{where}{error.strerror or error}", FAILED if error.errno == 28 else REFUSED)
+
+
+def _check_output(args: argparse.Namespace) -> None:
+    """Refuse an output that is a file, or in a folder, that is read, or the other way round."""
+    from dmlcpu.batch.files import FileError
+    from dmlcpu.batch.files.remote import is_remote, local
+    from dmlcpu.batch.jobs.job import split_name
+
+    target = Path(os.path.realpath(local(args.output)))
+    for name in _READ:
+        path = getattr(args, name, None)
+        if path is None or is_remote(path):
+            continue
+        source = Path(os.path.realpath(local(split_name(path, Path())[0])))
+        if target.is_relative_to(source) or source.is_relative_to(target):
+            found = f"{args.output}: {'' if target == source else 'within, or around, '}the file of {name}"
+            raise FileError(found, "an output that the search does not read")
 
 
 def _build(args: argparse.Namespace) -> int:

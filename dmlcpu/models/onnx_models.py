@@ -100,7 +100,9 @@ def load_onnx_dispatchable(name: str, entry: dict[str, Any], files: Files, fault
         raise MissingExtraError(message) from None
     start = time.perf_counter()
     try:
-        proto = onnx.load(found)
+        proto = onnx.load(found, load_external_data=False)
+        files.found += sorted(found.parent / place for place in _places_outside(proto))
+        onnx.load_external_data_for_model(proto, str(found.parent))
         _fix_sizes(proto, entry, faults.path)
         prepared = ours.prepare(proto)
     except MemoryError:
@@ -110,6 +112,17 @@ def load_onnx_dispatchable(name: str, entry: dict[str, Any], files: Files, fault
         allowed = "an ONNX model of known operators"
         faults.at("sourcePath").refuse(f"{source!r}, which cannot be run: {reason}", allowed)
     return OnnxDispatchable(name, prepared, time.perf_counter() - start)
+
+
+def _places_outside(message: Any) -> set[str]:
+    """Return the files, relative to the model's, that tensors in a message of an ONNX model have their elements in."""
+    places: set[str] = set()
+    for field, value in message.ListFields():
+        if field.name == "external_data":
+            places.update(entry.value for entry in value if entry.key == "location")
+        elif field.message_type is not None:
+            places.update(*map(_places_outside, [value] if hasattr(value, "ListFields") else value))
+    return places
 
 
 def _fix_sizes(proto: Any, entry: dict[str, Any], path: tuple[str | int, ...]) -> None:

@@ -9,10 +9,12 @@ from what it is the code for, so there is neither an index nor a number. The fil
 - the machine code, pickled by Numba.
 """
 
+import functools
 import hashlib
 import logging
 import os
 import pickle
+import stat
 import uuid
 import warnings
 from collections.abc import Callable
@@ -25,7 +27,7 @@ from numba.core.serialize import dumps
 
 _log = logging.getLogger("dmlcpu")
 _DIGEST_BYTES = 32
-_warned = False
+_warned = _warned_of_others = False
 
 
 class KernelCache(FunctionCache):  # type: ignore[misc]
@@ -75,6 +77,7 @@ class Files:
             return _report(path, "its bytes are not those that were written: it was cut short or altered")
         if content[_DIGEST_BYTES : 2 * _DIGEST_BYTES] != self._header(path):
             return None
+        _check(self._folder)
         try:
             return pickle.loads(content[2 * _DIGEST_BYTES :])
         except Exception as error:  # the file is whole, but names other versions of libraries
@@ -95,6 +98,35 @@ class Files:
         """Forget all entries, as Numba does before it compiles a function once more."""
         for path in self._folder.glob(f"{self._base}.*.nbc"):
             path.unlink(missing_ok=True)
+
+
+def exposed(folder: str | os.PathLike[str]) -> str | None:
+    """Return the folder that lets other users put files into a cache, whose code would run; None: there is none.
+
+    The cache's own, if it is not the user's, root's or the package's owner's, or one around it that all may write to.
+    """
+    if not hasattr(os, "geteuid"):
+        return None
+    path = Path(os.path.realpath(folder))
+    for place in (path, *path.parents):
+        if not place.exists():
+            continue
+        status = os.stat(place)
+        keeps = status.st_mode & stat.S_ISVTX and place != path  # others' folders in it stay theirs, as in /tmp
+        is_strange = place == path and status.st_uid not in (0, os.geteuid(), os.stat(__file__).st_uid)
+        if is_strange or (status.st_mode & stat.S_IWOTH and not keeps):
+            return str(place)
+    return None
+
+
+@functools.cache
+def _check(folder: Path) -> None:
+    """Warn, once in a process, of a folder that others may write to."""
+    global _warned_of_others
+    if not _warned_of_others and (place := exposed(folder)) is not None:
+        _warned_of_others = True
+        found = f"others may write to {place}: compiled kernels in {folder} may be theirs, and they run"
+        warnings.warn(f"{found}. Set NUMBA_CACHE_DIR to a folder of your own.", RuntimeWarning, stacklevel=2)
 
 
 def _digest(content: bytes | memoryview) -> bytes:

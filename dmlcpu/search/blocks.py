@@ -23,7 +23,7 @@ from dmlcpu.search.float_index import FloatIndex
 from dmlcpu.search.index import Index
 from dmlcpu.search.int8_index import Int8Index
 from dmlcpu.search.spaces import Space, as_vectors, check_depth, space_of
-from dmlcpu.search.storage import load, new_index, own_arrays
+from dmlcpu.search.storage import FILES, load, new_index, own_arrays
 from dmlcpu.search.vectors import Limits, Stored, storable, stored_of
 from dmlcpu.selection.exclusions import allowed_of, lines_of
 
@@ -191,10 +191,10 @@ class IndexOperation:
     defaults: Mapping[str, Any] = MappingProxyType({})
     sources: tuple[str, ...] = ("queries",)
     results: tuple[str, ...] = RESULTS
-    files: tuple[Path, ...] = ()  # but for the folder, which is the job's op
 
     def __init__(self, path: Path) -> None:
         self._index = load_index(path)
+        self.files = tuple(file for file in (path / name for name in FILES) if file.exists())
         names = inspect.signature(self._index.search).parameters
         self.parameters: tuple[str, ...] = tuple([name for name in names if name != "report"])
 

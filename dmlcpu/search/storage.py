@@ -52,6 +52,7 @@ _ARRAY_TYPES: dict[str, dict[str, tuple[str, ...]]] = {
         "limits": ("float64",),  # the factor of the codes, and the bounds of all vectors
     },
 }
+FILES = (HEADER, *sorted({f"{array}.npy" for arrays in _ARRAY_TYPES.values() for array in arrays}))
 _NEEDED = {"Int8Index": {"vectors"}, "FloatIndex": {"vectors", "scales", "floats", "bias", "centre", "limits"}}
 
 
@@ -121,7 +122,7 @@ def target_of(path: str | os.PathLike[str], name: str) -> str:
     if not stat.S_ISDIR(mode):
         raise DmlError(operator, "path", f"{given!r}, a file", allowed)
     names = set(os.listdir(target))
-    if names - {HEADER, *(f"{array}.npy" for arrays in _ARRAY_TYPES.values() for array in arrays)}:
+    if names.difference(FILES):
         raise DmlError(operator, "path", f"{given!r}, a folder of other files", allowed)
     if names:
         try:

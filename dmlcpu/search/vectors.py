@@ -1,9 +1,9 @@
 """The vectors of an index at one time, with what is kept for them. They never change: others take their place."""
 
-import functools
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,28 @@ ARRAYS = ("vectors", "scales", "squares", "ids", "floats", "bias")  # of an inde
 _OF_CODES = ("vectors", "scales", "bias")
 SAMPLE = 4096  # vectors that tell how great bounds are
 _GROWTH = 1.5  # of arrays that vectors are added to: so each addition need not copy all
+
+
+_T = TypeVar("_T")
+
+
+class _Kept(Generic[_T]):
+    """A property that is computed once and kept.
+
+    Python 3.11's `functools.cached_property` has a lock for all objects. A process that is forked while another thread
+    computes would wait for it for ever. Here two threads may compute the same, and the first result is kept.
+    """
+
+    def __init__(self, function: Callable[[Any], _T]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, owner: Any, _: type | None = None) -> _T:
+        name = self._function.__name__
+        if name not in owner.__dict__:
+            owner.__dict__.setdefault(name, self._function(owner))
+        kept: _T = owner.__dict__[name]
+        return kept
 
 
 class Limits(NamedTuple):
@@ -68,14 +90,14 @@ class Stored:
         """Return the vectors at some positions."""
         return self._with({name: array[positions] for name, array in self.arrays().items()})
 
-    @functools.cached_property
+    @_Kept
     def sample(self) -> "Stored":
         """The codes of some vectors of all parts, up to SAMPLE, next to one another."""
         step = max(1, -(-len(self) // SAMPLE))
         kept = {name: array[::step].copy() for name, array in self.arrays().items() if name in _OF_CODES}
         return replace(self, squares=None, ids=None, floats=None)._with(kept)
 
-    @functools.cached_property
+    @_Kept
     def defeats(self) -> Defeats:
         """What is known of searches that codes did not help."""
         return Defeats()
@@ -87,7 +109,7 @@ class Stored:
     def _with(self, arrays: dict[str, Any]) -> "Stored":
         return replace(self, **arrays)
 
-    @functools.cached_property
+    @_Kept
     def order(self) -> Array:
         """The positions in ascending order of ids."""
         assert self.ids is not None
@@ -103,18 +125,18 @@ class Stored:
         found: Array = np.where(self.ids[self.order[places]] == ids, self.order[places], -1)
         return found
 
-    @functools.cached_property
+    @_Kept
     def lengths(self) -> Array:
         """1 / the length of each vector, or of its bytes; 0 of a vector of zeros. float32."""
         return reciprocal_roots(self.squares)
 
-    @functools.cached_property
+    @_Kept
     def int_bias(self) -> Array:
         """What integer products are less for a squared distance. int32."""
         assert self.squares is not None
         return np.negative(self.squares)
 
-    @functools.cached_property
+    @_Kept
     def float_bias(self) -> Array:
         """What float products are less for a squared distance: one rounding of the vector's square. float32."""
         assert self.squares is not None

@@ -27,6 +27,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("spelled", ["y.zarr", "y.zarr/"])
+def test_a_zarr_result_takes_the_place_of_an_earlier_one(run: Run, folder: Path, spelled: str) -> None:
+    """The folder of the first result is no folder for the second."""
+    pytest.importorskip("zarr")
+    for name in "ab":
+        assert run("top-k", f"in/{name}.npy", "-o", f"values={spelled}", "--k", 2, "-q") == (0, [], [])
+        with open_source("y.zarr") as source:
+            expected = dmlcpu.top_k(np.load(folder / "in" / f"{name}.npy"), 2).values
+            np.testing.assert_array_equal(source.read(), expected)
+    assert sorted(path.name for path in (folder / "y.zarr").iterdir()) == ["c", "zarr.json"]
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_help(run: Run, name: str) -> None:
     spelled = name.replace("_", "-")

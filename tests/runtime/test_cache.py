@@ -329,3 +329,43 @@ def test_a_function_can_be_compiled_once_more(process, tmp_path, entries):
     run(doubling)
     doubling.share.recompile()  # which flushes
     assert run(process()) == (1, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no modes")
+@pytest.mark.parametrize(
+    ("outer", "inner", "open_to_others"),
+    [
+        (0o755, 0o700, None),
+        (0o1777, 0o755, None),
+        (0o777, 0o755, "outer"),
+        (0o755, 0o777, "inner"),
+        (0, 0o1777, "inner"),
+    ],
+)
+def test_a_folder_that_others_may_write_to(monkeypatch, tmp_path, outer, inner, open_to_others):
+    """A warning names it, once; the files are used."""
+    monkeypatch.setattr(cache, "_warned_of_others", False)
+    folders = {"outer": tmp_path / "outer", "inner": tmp_path / "outer" / "inner"}
+    for folder in folders.values():
+        folder.mkdir()
+    files = cache.Files(folders["inner"], "function", "state")
+    files.save("key", 1)
+    folders["inner"].chmod(inner)
+    folders["outer"].chmod(outer or 0o755)
+    found = folders.get(open_to_others)
+    assert cache.exposed(folders["inner"]) == (None if found is None else str(found))
+    if found is not None:
+        with pytest.warns(RuntimeWarning, match=f"others may write to {found}: compiled kernels in .* may be theirs"):
+            assert files.load("key") == 1
+    assert files.load("key") == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners")
+def test_a_folder_of_another_user(monkeypatch, tmp_path):
+    assert cache.exposed(tmp_path) is None
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    owner = os.stat(cache.__file__).st_uid
+    assert cache.exposed(tmp_path) == (None if tmp_path.stat().st_uid in (0, owner) else str(tmp_path))
+    if os.getuid() == 0:
+        os.chown(tmp_path, 54321, -1)
+        assert cache.exposed(tmp_path) == str(tmp_path)

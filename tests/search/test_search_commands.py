@@ -1,6 +1,7 @@
 """`dmlcpu search`, and indices as the op of jobs: the same as in memory, in blocks of any size."""
 
 import json
+import os
 import shutil
 
 import ml_dtypes
@@ -134,7 +135,8 @@ def test_built_and_searched(folder, capsys, options, index):
         ),
         ("build bad.npy -o a.index", "FloatIndex: vectors[77, 3] is nan; allowed: finite numbers"),
         ("build bad.npy -o a.index --floats drop", "Int8Index: vectors[77, 3] is nan; allowed: finite numbers"),
-        ("build v.npy -o .", "a folder of other files; allowed: an index, an empty folder, or nothing"),
+        ("build v.npy -o .", ".: within, or around, the file of vectors; allowed: an output that the search does not"),
+        ("build v.npy -o others", "a folder of other files; allowed: an index, an empty folder, or nothing"),
         ("query nosuch q.npy -k 1 -o x.npz", "nosuch: No such file"),
         ("query ok.index ranges.npy -k 1 -o x.npz --rescore 2", "rescore is 2; allowed: None: the index was not given"),
         (
@@ -157,12 +159,42 @@ def test_refusals_leave_nothing(folder, capsys, command, message):
     bad[77, 3] = np.nan
     np.save("bad.npy", bad)
     np.save("other.npy", np.ones((2, 5)))
+    (folder / "others").mkdir()
+    (folder / "others" / "file").touch()
     Int8Index(VECTORS).save("ok.index")
     FloatIndex(VECTORS).save("float.index")
     before = sorted(path.name for path in folder.iterdir())
     assert main(["search", *command.split()]) == 2
     assert message in capsys.readouterr().err
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("query a.index q.npy -k 1 -o a.index/vectors.npz", "within, or around, the file of index"),
+        ("query link q.npy -k 1 -o a.index/new.npz", "within, or around, the file of index"),
+        ("query a.index q.npz::q -k 1 -o q.npz", "the file of queries"),
+        ("query a.index q.npy -k 1 -o link.npz --mask mask.npz", "the file of mask"),
+        ("query a.index q.npy -k 1 -o file:mask.npz --allowlist mask.npz", "the file of allowlist"),
+        ("query a.index q.npy -k 1 -o o.zarr --exclude o.zarr/mask.npy", "within, or around, the file of exclude"),
+        ("build a.index/vectors.npy -o a.index", "within, or around, the file of vectors"),
+    ],
+)
+def test_no_input_is_overwritten(folder, capsys, command, found):
+    Int8Index(CODES).save("a.index")
+    np.savez("q.npz", q=CODES[:3])
+    np.savez("mask.npz", np.ones(500, bool))
+    np.save("q.npy", CODES[:3])
+    os.symlink("a.index", "link")
+    os.symlink("mask.npz", "link.npz")
+    os.mkdir("o.zarr")
+    np.save("o.zarr/mask.npy", OUT[:3])
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    command = command.replace("file:", f"file://{folder}/")
+    assert main(["search", *command.split()]) == 2
+    assert f": {found}; allowed: an output that the search does not read" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 def test_usage(capsys):
@@ -228,6 +260,41 @@ def test_an_index_whose_files_are_overwritten_is_read_again(folder):
     shutil.copytree("b.index", "a.index", dirs_exist_ok=True, copy_function=shutil.copyfile)
     assert run_jobs([job()], directory=folder, progress=False).done == 1
     assert same("found.npz", Int8Index(VECTORS[::-1] * 2, "l2").search(QUERIES, 5))
+
+
+@pytest.mark.parametrize("content_hash", [False, True])
+def test_files_of_an_index_that_change_in_place(folder, content_hash):
+    """The folder keeps its time: the files' own times count, or what is in them."""
+    (folder / "jobs.jsonl").write_text(json.dumps(job()))
+    Int8Index(VECTORS, "l2").save("a.index")
+    Int8Index(VECTORS[::-1], "l2").save("b.index")
+    counts = []
+    for change in (False, False, True):
+        before = os.stat("a.index")
+        for name in os.listdir("b.index") if change else ():
+            shutil.copyfile(f"b.index/{name}", f"a.index/{name}")
+        assert os.stat("a.index").st_mtime_ns == before.st_mtime_ns
+        result = run_jobs("jobs.jsonl", content_hash=content_hash, progress=False)
+        counts.append((result.done, result.done_before))
+    assert counts == [(1, 0), (0, 1), (1, 0)]
+    assert same("found.npz", Int8Index(VECTORS[::-1], "l2").search(QUERIES, 5))
+
+
+def test_an_index_of_the_same_size_and_time_is_another_by_hash(folder):
+    (folder / "jobs.jsonl").write_text(json.dumps(job()))
+    for vectors, done in ((VECTORS, 1), (VECTORS, 0), (VECTORS[::-1], 1)):
+        Int8Index(vectors).save("a.index")
+        for path in (*(folder / "a.index").iterdir(), folder / "a.index"):
+            os.utime(path, (1, 1))
+        assert run_jobs("jobs.jsonl", content_hash=True, progress=False).done == done
+
+
+@pytest.mark.parametrize("output", ["a.index/vectors.npy", "a.index/new.npy", "link.index/ids.npy"])
+def test_no_file_of_an_index_is_overwritten(folder, output):
+    Int8Index(VECTORS, ids=np.arange(500)).save("a.index")
+    os.symlink("a.index", "link.index")
+    with pytest.raises(JobsError, match=r"an input at the op a\.index|within an input or an output"):
+        run_jobs([{**job(), "output": {"scores": output}}], directory=folder, progress=False)
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import functools
 import pickle
 import threading
 import tracemalloc
@@ -11,6 +12,7 @@ from dmlcpu import reference
 from dmlcpu.reference.searches import int8_knn
 from dmlcpu.search import FloatIndex, Int8Index, knn
 from dmlcpu.search.ranking import MOST_CANDIDATES
+from dmlcpu.search.vectors import Stored
 
 METRICS = ("ip", "l2", "cosine")
 
@@ -294,3 +296,35 @@ def test_many_cosines_of_1_are_found_in_order_of_position():
     scores, found = Int8Index(vectors, "cosine").search(np.arange(1, 128, 9, np.int8)[:, None], 3)
     assert (scores == 1).all()
     assert (found == [0, 1, 2]).all()
+
+
+@pytest.mark.parametrize("name", ["order", "lengths", "int_bias", "float_bias", "sample", "defeats"])
+def test_what_another_thread_computes_is_not_waited_for(name, monkeypatch):
+    """It is another index's, or the thread is gone: a forked process has none of the others."""
+    first, second = (
+        Stored(np.zeros((3, 4), np.int8), np.ones(3, np.float32), np.ones(3, np.int32), np.arange(3)) for _ in range(2)
+    )
+    begun, goes_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def late(self):
+        begun.set()
+        assert goes_on.wait(60)
+        return real(self)
+
+    kept = vars(Stored)[name]
+    attribute = "_function" if hasattr(kept, "_function") else "func"
+    real = getattr(kept, attribute)
+    monkeypatch.setattr(kept, attribute, functools.wraps(real)(late))
+    threads = [threading.Thread(target=lambda: getattr(first, name))]
+    threads[0].start()
+    assert begun.wait(60)
+    monkeypatch.setattr(kept, attribute, real)
+    threads.append(threading.Thread(target=lambda: (getattr(second, name), done.set())))
+    threads[1].start()
+    try:
+        assert done.wait(20)
+    finally:
+        goes_on.set()
+        for thread in threads:
+            thread.join()
+    assert getattr(first, name) is getattr(first, name)

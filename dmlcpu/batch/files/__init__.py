@@ -12,7 +12,7 @@ from typing import Any
 from dmlcpu.batch.files.base import FileError as FileError, FileSource as FileSource
 from dmlcpu.batch.files.identities import identity as identity
 from dmlcpu.batch.files.remote import is_remote, local, suffix_of
-from dmlcpu.batch.files.targets import HeldWriter, Writer as Writer, resolved, write_whole as write_whole
+from dmlcpu.batch.files.targets import HANDLES, HeldWriter, Writer as Writer, resolved, write_whole as write_whole
 from dmlcpu.common.regions import Tensor
 
 _MODULES = {
@@ -47,21 +47,27 @@ def open_source(path: str | os.PathLike[str], name: str | None = None, dtype: st
     return opened
 
 
-def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: str) -> Writer:
+def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: str, place: str | None = None) -> Writer:
     """Begin a file of one or several arrays, under a temporary name in the folder of its target.
 
     The target's folder is made; of a symbolic link, the file that it leads to is replaced. `token`: hexadecimal digits,
-    others for each attempt, for the temporary name. Raises FileError if the format cannot hold these arrays or another
-    kind of thing is in the target's place; OSError; ImportError if the format needs another package.
+    others for each attempt, for the temporary name. `place`: where the target has to be, and no link leads elsewhere.
+
+    Raises FileError if the format cannot hold these arrays or another kind of thing is in the target's place; OSError;
+    ImportError if the format needs another package.
     """
-    module, target = check_target(path, tensors)
+    module, target = check_target(place or path, tensors, is_real=place is not None and HANDLES)
+    if place is not None and target != place:
+        raise FileError(f"a link to {target!r}", f"{place!r}, as when the job was checked")
     if hasattr(module, "save"):
         return HeldWriter(target, tensors, token, module.save)
     writer: Writer = module.create(target, tensors, token)
     return writer
 
 
-def check_target(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> tuple[Any, str]:
+def check_target(
+    path: str | os.PathLike[str], tensors: Mapping[str, Tensor], *, is_real: bool = False
+) -> tuple[Any, str]:
     """Return the module of a new file's format, and the file to replace; raise what `create` does before it writes."""
     path = os.fspath(path)
     if is_remote(path):
@@ -70,7 +76,7 @@ def check_target(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) ->
     if not hasattr(module, "check"):
         raise FileError("an HDF5 file to write", "one to read")
     module.check(tensors)
-    return module, resolved(path, folder=path.lower().endswith(".zarr"))
+    return module, resolved(path, folder=path.lower().endswith(".zarr"), is_real=is_real)
 
 
 def _format(path: str) -> Any:

@@ -5,7 +5,7 @@ import itertools
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any
@@ -18,6 +18,7 @@ from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.imports import optional
 from dmlcpu.common.regions import Region, Tensor
 
+MOST_NAMES, _LONGEST = 20, 80  # names that a message has, and characters of each
 ZARR_FOLDER = "a zarr folder of version 3"  # what errors say is allowed; here, as two modules raise them
 
 
@@ -128,10 +129,19 @@ def chosen(name: str | None, names: list[str]) -> str:
     if name is None and len(names) == 1:
         return names[0]
     if name is None:
-        raise FileError(f"a file of {len(names)} arrays and no name", f"a name: {', '.join(names)}")
+        raise FileError(f"a file of {len(names):,} arrays and no name", f"a name: {first_of(names)}")
     if name not in names:
-        raise FileError(f"the name {name!r}", ", ".join(names))
+        raise FileError(f"the name {name!r}", first_of(names))
     return name
+
+
+def first_of(names: Iterable[str]) -> str:
+    """Write the first names of a file's arrays, which may be many and long, and "..." for more."""
+    first = [
+        name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
+        for name in itertools.islice(names, MOST_NAMES + 1)
+    ]
+    return ", ".join([*first[:MOST_NAMES], *(["..."] if len(first) > MOST_NAMES else [])])
 
 
 def no_name(name: str | None, suffix: str) -> None:

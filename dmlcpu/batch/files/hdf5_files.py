@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, library, pieces, refused
+from dmlcpu.batch.files.base import MOST_NAMES, FileError, FileSource, check_dtype, first_of, library, pieces, refused
 from dmlcpu.batch.files.stored import as_bytes, open_file
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.cleanup import OnFailure
@@ -25,7 +25,6 @@ _SHUFFLE, _GZIP, _FLETCHER32 = _FILTERS = 2, 1, 3  # HDF5's numbers of filters, 
 _KNOWN = "shuffle, gzip and fletcher32, in this order (h5repack -f SHUF -f GZIP=4 rewrites a file so)"
 _BESIDE = 64  # bytes that gzip adds to what cannot be packed, at most, with a thousandth of it
 _AT_ONCE = 256  # chunks that are read by one call, at most: HDF5 takes 6 KB for each, however small it is
-_NAMES = 20  # that a message has, at most
 _GROUPS = 10_000  # that are searched for names, at most
 
 
@@ -54,31 +53,25 @@ def _refused() -> Iterator[None]:
 def _dataset(h5py: ModuleType, file: Any, name: str | None) -> Any:
     """Return the dataset of a name, or the only one of a file."""
     if name is None:
-        names = _names(h5py, file)
+        names = list(itertools.islice(_names(h5py, file), MOST_NAMES + 1))
         if len(names) != 1:
             found = "a file of several arrays and no name" if names else "a file without arrays"
-            raise FileError(found, f"a name: {', '.join(names)}" if names else "a file that holds one")
+            raise FileError(found, f"a name: {first_of(names)}" if names else "a file that holds one")
         [name] = names
     found = file
     for part in filter(None, name.split("/")):
         link = found.get(part, getlink=True) if isinstance(found, h5py.Group) else None
         if link is None:
-            raise FileError(f"the name {name!r}", ", ".join(_names(h5py, file)))
+            raise FileError(f"the name {name!r}", first_of(_names(h5py, file)))
         if not isinstance(link, h5py.HardLink):
             raise FileError(f"the name {name!r}, which leads through a link", "the name that the dataset itself has")
         found = found[part]
     if not isinstance(found, h5py.Dataset):
-        raise FileError(f"the name {name!r}, which is no array", ", ".join(_names(h5py, file)))
+        raise FileError(f"the name {name!r}, which is no array", first_of(_names(h5py, file)))
     return found
 
 
-def _names(h5py: ModuleType, file: Any) -> list[str]:
-    """Return the names of the first datasets; "..." if there are more."""
-    names = list(itertools.islice(_all_names(h5py, file), _NAMES + 1))
-    return [*names[:_NAMES], "..."] if len(names) > _NAMES else names
-
-
-def _all_names(h5py: ModuleType, file: Any) -> Iterator[str]:
+def _names(h5py: ModuleType, file: Any) -> Iterator[str]:
     """Yield the names of datasets, without following links."""
     groups = deque([("", file)])
     seen = set[int]()

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from dmlcpu.batch.files import remote
@@ -29,8 +30,21 @@ def identity(path: str | os.PathLike[str], *, content: bool) -> dict[str, int | 
     return {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
 
 
+def _within(folder: Path) -> Iterator[Path]:
+    """Yield what is in a folder, or where its links lead, as reading follows them; what several lead to, once."""
+    seen: set[tuple[int, int]] = set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        status = os.stat(place)
+        if (status.st_dev, status.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        folders.sort()
+        yield from (Path(place, name) for name in (*folders, *files))
+
+
 def _of_folder(folder: Path, content: bool) -> dict[str, int | str]:
-    within = folder.rglob("*") if (folder / "zarr.json").exists() else ()
+    within = _within(folder) if (folder / "zarr.json").exists() else ()
     entries = sorted((entry.relative_to(folder).as_posix(), entry) for entry in within)
     size = sum(entry.stat().st_size for _, entry in entries if entry.is_file())
     if not content:  # a folder's own time changes when files come, go or are replaced

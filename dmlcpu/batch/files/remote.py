@@ -73,6 +73,9 @@ def matching(pattern: str) -> list[str]:
     with reached():
         system.invalidate_cache()
         found = system.glob(stripped)
+    for name in found:
+        if ".." in re.split(r"[/\\]", name[len(root) :]):  # outputs may be named by it
+            raise RemoteError(errno.EPERM, f"the listing names {name!r}, which leads out of {fixed}")
     # fsspec's own way back to URLs loses the host of some systems.
     return sorted((fixed + name[len(root) :].lstrip("/") if sign else pattern) for name in found)
 
@@ -125,12 +128,17 @@ def file_system(url: str) -> tuple[Any, str]:
 
 
 def options_of(url: str) -> dict[str, Any]:
-    """Return the options of a URL's file system: by default, web servers may be silent for minutes."""
+    """Return the options of a URL's file system: by default, web servers may be silent for minutes.
+
+    Nothing is unpacked on the way: an answer would take any amount of memory, before its length is compared.
+    """
     if not is_web(url):
         return {}
     timeout = _package("aiohttp", url).ClientTimeout(sock_connect=_SILENT, sock_read=_SILENT)
     settings = _package("fsspec", url).config.conf.get(url.partition("://")[0].lower(), {})
-    return {"client_kwargs": {"timeout": timeout, **settings.get("client_kwargs", {})}}
+    own = settings.get("client_kwargs", {})
+    headers = {"Accept-Encoding": "identity", **own.get("headers", {})}
+    return {"client_kwargs": {"timeout": timeout, "auto_decompress": False, **own, "headers": headers}}
 
 
 def _package(name: str, url: str) -> ModuleType:

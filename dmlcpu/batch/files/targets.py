@@ -10,8 +10,7 @@ import shutil
 import stat
 import sys
 from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,12 @@ from dmlcpu.common.regions import Region, Sink, Tensor
 
 # Writer's names of files: the target's name, then the token of the attempt; .old: the folder that was the target.
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+(?P<old>\.old)?\.part", re.DOTALL)
+LONGER = len("...part") + 12  # bytes that such a name has more than the target's, with a token of 12 digits
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux's
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)  # of a kernel, or a file system, that has none
 _NO_SYNC_OF_FOLDERS = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
+
+HANDLES = hasattr(os, "O_PATH")  # of folders, relative to which files are opened and renamed
 
 Save = Callable[[io.FileIO, Mapping[str, Array]], None]
 
@@ -45,6 +47,12 @@ class Writer(ABC):
         self.folder, name = os.path.split(target)
         self._temporary = os.path.join(self.folder, f".{name}.{token}.part")
         make_folder(self.folder)
+        self._at = _opened(self.folder)  # no link that takes the folder's place later is followed
+
+    def _leave(self) -> None:
+        if self._at is not None:
+            os.close(self._at)
+            self._at = None
 
     def write(self, arrays: Mapping[str, Array]) -> None:
         """Write arrays that are in memory."""
@@ -55,17 +63,18 @@ class Writer(ABC):
     def finish(self) -> None:
         """Write the rest, and have it all on the disk, under the temporary name."""
 
+    @abstractmethod
     def put_in_place(self) -> None:
         """Replace the target atomically: a reader finds the old file or the new one.
 
         A zarr folder needs a system that exchanges names. A power failure before `sync_folder` may undo the change.
         """
-        os.replace(self._temporary, self._target)
 
     def discard(self) -> None:
         """Remove the temporary file. Never fails: `stray` finds what could not be removed."""
         with contextlib.suppress(OSError):
             remove(self._temporary)
+        self._leave()
 
 
 class FileWriter(Writer):
@@ -73,7 +82,22 @@ class FileWriter(Writer):
 
     def __init__(self, target: str, token: str) -> None:
         super().__init__(target, token)
-        self._file = io.FileIO(self._temporary, "x")
+
+        def opened(path: str, flags: int) -> int:
+            return os.open(self._from(path), flags, 0o666, dir_fd=self._at)
+
+        with OnFailure(self._leave):
+            self._file = io.FileIO(self._temporary, "x", opener=opened)
+
+    def _from(self, path: str) -> str:
+        """Return a path as it is given along with the folder's handle."""
+        return path if self._at is None else os.path.basename(path)
+
+    def put_in_place(self) -> None:
+        """Replace the target atomically: a reader finds the old file or the new one."""
+        old, new = self._from(self._temporary), self._from(self._target)
+        os.replace(old, new, src_dir_fd=self._at, dst_dir_fd=self._at)
+        self._leave()
 
     def finish(self) -> None:
         """Have it all on the disk, under the temporary name."""
@@ -84,7 +108,9 @@ class FileWriter(Writer):
         """Remove the temporary file. Never fails: `stray` finds what could not be removed."""
         with contextlib.suppress(OSError):
             self._file.close()
-        super().discard()
+        with contextlib.suppress(OSError):
+            os.unlink(self._from(self._temporary), dir_fd=self._at)
+        self._leave()
 
 
 class HeldWriter(FileWriter):
@@ -123,9 +149,14 @@ def write_whole(writer: Writer, arrays: Mapping[str, Array]) -> None:
         writer.put_in_place()
 
 
-def resolved(path: str | os.PathLike[str], folder: bool = False) -> str:
-    """Return the target that links lead to, or refuse it if a file (or a zarr folder) must not replace it."""
+def resolved(path: str | os.PathLike[str], folder: bool = False, is_real: bool = False) -> str:
+    """Return the target that links lead to, or refuse it if a file (or a zarr folder) must not replace it.
+
+    is_real: there are no links around it.
+    """
     target = os.path.abspath(path)
+    if not is_real:
+        target = os.path.join(os.path.realpath(os.path.dirname(target)), os.path.basename(target))
     try:
         mode = os.lstat(target).st_mode
         if stat.S_ISLNK(mode):
@@ -141,6 +172,21 @@ def resolved(path: str | os.PathLike[str], folder: bool = False) -> str:
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), target)
     return target
+
+
+def _opened(folder: str) -> int | None:
+    """Open a folder whose path has no links; refuse one that has any by now. None: the system has no such handles."""
+    if not HANDLES:
+        return None
+    handle = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    with OnFailure(lambda: os.close(handle)):
+        try:
+            found = os.readlink(f"/proc/self/fd/{handle}")  # fewer calls than a look at each folder around it
+        except OSError:
+            found = ""
+        if found != folder and (found := os.path.realpath(folder)) != folder:
+            raise FileError(f"a link to {found!r}", f"{folder!r}, as when the job was checked")
+    return handle
 
 
 def exchange(one: str, other: str) -> bool:
@@ -203,26 +249,20 @@ def sync_folder(folder: str) -> None:
             raise
 
 
-def stray(targets: Iterable[str | os.PathLike[str]]) -> list[Path]:
+def stray(folders: Iterable[str], is_target: Callable[[str], bool]) -> list[Path]:
     """Return the temporary files and folders of killed runs in targets' folders, in the order to `remove` them."""
-    folders: defaultdict[str, set[str]] = defaultdict(set)
-    for folder, name in map(os.path.split, targets):
-        folders[folder].add(name)
-    links = [each.path for folder, names in folders.items() for each in _listed(folder, names) if each.is_symlink()]
-    for folder, name in map(os.path.split, map(os.path.realpath, links)):
-        folders[folder].add(name)
     return sorted(
         Path(entry.path)
-        for folder, names in folders.items()
+        for folder in folders
         for entry in _listed(folder)
-        if (match := _TEMPORARY.fullmatch(entry.name)) and match["name"] in names
+        if (match := _TEMPORARY.fullmatch(entry.name)) and is_target(os.path.join(folder, match["name"]))
     )
 
 
-def _listed(folder: str, names: Container[str] | None = None) -> list[os.DirEntry[str]]:
-    """List a folder, or its entries of some names; nothing if it does not exist or cannot be read."""
-    with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
-        return [entry for entry in entries if names is None or entry.name in names]
+def _listed(folder: str) -> list[os.DirEntry[str]]:
+    """List a folder; nothing if it does not exist or cannot be read."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        return list(entries)
     return []
 
 

@@ -16,6 +16,7 @@ from dmlcpu.common.arguments import Array
 
 CODECS = ("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd")
 _SIZED = {"blosc": (slice(4, 8), numcodecs.Blosc), "lz4": (slice(4), numcodecs.LZ4)}  # where the size is in the bytes
+_LENGTH = slice(12, 16)  # where blosc's packed size is
 _SPARE = 1 << 10
 _FRAME = bytes.fromhex("28b52ffd")  # what a frame of zstd's begins with
 
@@ -34,6 +35,9 @@ def unpack(codec: str, packed: Array, most: int, *, exact: bool, options: Mappin
     if codec in _SIZED:
         place, library = _SIZED[codec]
         _check(int.from_bytes(packed[place], "little"), most)
+        if codec == "blosc" and (length := int.from_bytes(packed[_LENGTH], "little")) != packed.size:
+            # The library reads as many bytes as the chunk says it has, beyond its end, too.
+            raise FileError(f"a chunk of {packed.size:,} bytes", f"{length:,}, as its header says")
         return library().decode(packed)
     unpacked = _of_stream(codec, packed, most + 1, options)
     if len(unpacked) > most:

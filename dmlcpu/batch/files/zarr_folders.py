@@ -47,7 +47,8 @@ def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
 class _ZarrWriter(Writer):
     def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
         super().__init__(target, token)
-        os.mkdir(self._temporary)
+        with OnFailure(self._leave):
+            os.mkdir(self._temporary)
         zarr, group, sinks = library("zarr", "zarr"), len(tensors) != 1, {}
         with OnFailure(self.discard):
             if group:
@@ -57,6 +58,7 @@ class _ZarrWriter(Writer):
                 within = {"name": name if group else None, "chunks": chunks, "zarr_format": 3}
                 sinks[name] = ArraySink(zarr.create_array(self._temporary, shape=shape, dtype=dtype, **within))
         self.sinks = sinks
+        self._parts = [os.curdir, *(tensors if group else ())]
 
     def finish(self) -> None:
         for folder, _, files in os.walk(self._temporary):
@@ -66,4 +68,8 @@ class _ZarrWriter(Writer):
             sync_folder(folder)
 
     def put_in_place(self) -> None:
+        # Of a folder that somebody removes while it is written, zarr makes the parts again that it writes later.
+        for part in self._parts:
+            os.stat(os.path.join(self._temporary, part, "zarr.json"))
         put_folder(self._temporary, self._target)
+        self._leave()

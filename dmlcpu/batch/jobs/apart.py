@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.batch.files.remote import is_remote, local
+from dmlcpu.batch.files.targets import stray
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import Job, files_of
-from dmlcpu.batch.jobs.operations import is_model, operation_of
+from dmlcpu.batch.jobs.operations import is_path, operation_of
 from dmlcpu.batch.jobs.packed import PackedJobs
 from dmlcpu.errors import DmlError
 
+_WHOLE = (".zarr", ".index")  # folders that are read and replaced as one
 _At = tuple[Place, Job | None]
 
 
@@ -28,11 +30,13 @@ class Apart:
         self._directory = directory
         self._folder = functools.cache(lambda folder: os.path.realpath(os.path.join(directory, folder)))
         ids, targets, inputs, around = (array("q") for _ in range(4))
-        folders: set[int] = set()  # of targets in zarr folders: these are parts of them
+        self._folders: set[str] = set()  # of targets
+        folders: set[int] = set()  # of targets in folders that are one: these are parts of them
         for place, job in jobs:
             ids.append(hash(place.id))
             for file in self._targets_of(job):
                 targets.append(hash(file))
+                self._folders.add(os.path.dirname(file))
                 folders.update(map(hash, _around(file)))
             for file, _ in self._inputs_of(place, job):
                 inputs.append(hash(file))
@@ -59,15 +63,19 @@ class Apart:
         """Yield the files that a job reads, with where that is said."""
         for path in files_of(job) if job else ():
             yield self._name(path), place.where
-        if job and is_model(job.op):
+        if job and is_path(job.op):
             with contextlib.suppress(OSError, DmlError, ImportError):  # which are noted when the job is checked
                 for each in operation_of(job.op, self._directory).files:
-                    yield self._name(os.path.relpath(each, self._directory)), f"the model {job.op}"
+                    yield self._name(os.path.relpath(each, self._directory)), f"the op {job.op}"
 
     def uses(self, path: str | os.PathLike[str]) -> bool:
         """Return whether a job reads or writes a file."""
         file = hash(self._name(os.path.abspath(path)))
         return bool((self._inputs == file).any() or (self._targets == file).any())
+
+    def strays(self) -> list[Path]:
+        """Return what killed runs have left of targets, also of jobs that are done: another worker did these."""
+        return stray(self._folders, lambda file: bool((self._targets == hash(file)).any()))
 
     def checked(self) -> Iterator[_At]:
         """Yield the jobs, and forget them; a duplicate of an id without its job. What is not apart is noted."""
@@ -91,7 +99,7 @@ class Apart:
                     place.refuse("output", *_twice(path, (place, job), targets[file], "a file of its own"))
                 if file in written:
                     targets.setdefault(file, (place, job))
-                # A file in a zarr folder is a part of it: replacing the folder removes the file.
+                # A file in such a folder is a part of it: replacing the folder removes the file.
                 if any(folder in inputs or folder in written for folder in _around(file)):
                     place.refuse("output", f"{path!r}, within an input or an output", "a file outside of it")
                 if file in around:
@@ -119,6 +127,6 @@ def _twice(text: str, job: _At, other: _At, allowed: str) -> tuple[str, str]:
 
 
 def _around(file: str) -> Iterator[str]:
-    """Yield the zarr folders that a file would be in."""
-    if ".zarr" + os.sep in file.lower():
-        yield from (str(each) for each in Path(file).parents if each.suffix.lower() == ".zarr")
+    """Yield the zarr folders, and the saved indices, that a file would be in."""
+    if any(suffix + os.sep in file.lower() for suffix in _WHOLE):
+        yield from (str(each) for each in Path(file).parents if each.suffix.lower() in _WHOLE)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.batch.files import HELD, IN_REGIONS, ONE_ARRAY, WRITTEN, FileError, check_target
+from dmlcpu.batch.files.targets import LONGER
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import Identity, Job, Task, Work, identities
 from dmlcpu.batch.jobs.limits import size
@@ -40,6 +41,8 @@ class Checker:
     count_chunks: bool  # that arrays of zarr and HDF5 lack
     require_chunks: bool  # those that are counted are faults
     estimates: dict[Any, Estimate] = field(default_factory=dict)
+    followed: Callable[[str], str] = field(default_factory=lambda: functools.cache(os.path.realpath))
+    longest_name: Callable[[str], int] = field(default_factory=lambda: functools.cache(_longest_name))
     folder_fault: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(_folder_fault))
 
     def task(self, place: Place, job: Job) -> Task:
@@ -65,7 +68,18 @@ class Checker:
             if failure and not place.faults:
                 place.refuse("inputs", str(failure), "files that can be read")
             work = None if place.faults else self._fit(place, job, operation, opened, wanted)
-        return Task(place.where, place.id, place.faults, job, *((inputs, work) if work else ()))
+        return Task(place.where, place.id, place.faults, job, *((inputs, work, self._places(job)) if work else ()))
+
+    def _places(self, job: Job) -> dict[str, str]:
+        """Return where outputs are to which links lead."""
+        places = {}
+        for path in job.targets:
+            folder, name = os.path.split(os.path.join(self.directory, path))
+            file = os.path.join(self.followed(folder), name)
+            file = os.path.realpath(file) if os.path.islink(file) else file
+            if file != os.path.normpath(os.path.join(self.followed(str(self.directory)), path)):
+                places[path] = file
+        return places
 
     def _operation(self, place: Place, job: Job) -> Operation | None:
         try:
@@ -112,6 +126,10 @@ class Checker:
             reason = self.folder_fault(os.path.dirname(file)) or _target_fault(file)
             if reason:
                 place.refuse("output", f"{path!r}: {reason}", "a file in a folder that can be written to")
+            length, most = len(os.fsencode(os.path.basename(file))), self.longest_name(os.path.dirname(file)) - LONGER
+            if length > most and not reason:
+                found = f"{path!r}, a name of {length} bytes"
+                place.refuse("output", found, f"at most {most}, as its temporary name is {LONGER} longer")
         return tuple(name for name in operation.results if name in wanted)
 
     def _fit(
@@ -188,12 +206,23 @@ class Checker:
 
 def _folder_fault(folder: str) -> str | None:
     """Return why no file can be made in a folder, which need not exist yet."""
-    there = Path(folder)
-    while not os.path.exists(there) and there != there.parent:
-        there = there.parent
+    there = _existing(folder)
     if not there.is_dir():
         return f"{there} is no folder"
     return None if os.access(there, os.W_OK | os.X_OK) else f"{there} is read-only"
+
+
+def _existing(folder: str) -> Path:
+    """Return a folder, or the nearest around it that exists."""
+    there = Path(folder)
+    while not os.path.exists(there) and there != there.parent:
+        there = there.parent
+    return there
+
+
+def _longest_name(folder: str) -> int:
+    """Return how many bytes a name in a folder may have, which need not exist yet."""
+    return os.pathconf(_existing(folder), "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
 
 
 def _target_fault(file: str) -> str | None:

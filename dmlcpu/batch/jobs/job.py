@@ -97,6 +97,7 @@ class Task(NamedTuple):
     job: Job | None  # None: its entry has faults
     inputs: Mapping[str, Identity] = _NOTHING  # its files as they were when they were checked
     work: Work = Work()
+    places: Mapping[str, str] = _NOTHING  # of outputs to which links lead: where these are
 
 
 def jobs_of(listing: Listing) -> Iterator[tuple[Place, Job | None]]:
@@ -294,17 +295,27 @@ def files_of(job: Job) -> Iterator[str]:
 
 def identities(job: Job, directory: Path, *, content: bool) -> dict[str, Identity]:
     """Return the identities of the files that a job's results come from."""
-    paths = [*files_of(job)]
+    own: set[str] = set()
     if is_path(job.op):
-        paths += [os.path.relpath(path, directory) for path in operation_of(job.op, directory).files]
+        own = {os.path.relpath(path, directory) for path in operation_of(job.op, directory).files}
     found = {}
-    for path in paths:
+    for path in (*files_of(job), *sorted(own)):
         file = located(directory, path)
         try:
             found[path] = identity(file, content=False)
             if content:
-                found[path] |= identity(file, content=True)
+                found[path] |= _content_of(file, os.stat(file)) if path in own else identity(file, content=True)
         except OSError as error:
             error.filename = error.filename or path  # file systems elsewhere name none
             raise
     return found
+
+
+def _content_of(file: str, status: os.stat_result) -> Identity:
+    """Return the identity, by its content, of a file of an `op`, which many jobs share: it is read once."""
+    return _content_at(file, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+
+
+@functools.lru_cache(maxsize=256)
+def _content_at(file: str, _: tuple[int, ...]) -> Identity:
+    return identity(file, content=True)

@@ -15,6 +15,21 @@ def as_line(record: Mapping[str, Any]) -> bytes:
     return json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
 
 
+def _opened(path: Path) -> int:
+    """Open a file to append to it: also to read its end, but for a pipe, which would then have this reader for ever."""
+    flags = os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+    if not path.is_fifo():
+        return os.open(path, flags | os.O_RDWR, 0o666)
+    try:
+        file = os.open(path, flags | os.O_WRONLY | os.O_NONBLOCK)  # it waits for no reader that may never come
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OSError(errno.ENXIO, "a pipe that nobody reads", str(path)) from None
+        raise
+    os.set_blocking(file, True)
+    return file
+
+
 class Lines:
     """A file that lines are appended to; those that a full disk does not take are written with later ones."""
 
@@ -22,7 +37,7 @@ class Lines:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self.error: OSError | None = None  # why the pending lines are not in the file
-        self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
+        self.file = _opened(path)
         self._pending = b""
 
     def append(self, *records: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """The manifest: what became of each job, so that the same command again does only what is not done."""
 
+import contextlib
 import json
 import os
 from collections import UserDict
@@ -62,6 +63,7 @@ class Manifest:
             self._size = file.tell()
 
     def _open_locked(self) -> None:
+        is_new = not self.path.exists()
         self.lines = Lines(self.path)
         try:
             if fcntl is not None:
@@ -69,6 +71,12 @@ class Manifest:
         except BlockingIOError:
             self.close()
             raise ManifestError(f"{self.path} is in use by another run") from None
+        except OSError as error:
+            self.close()
+            if is_new:
+                self.path.unlink()
+            found = f"{self.path} cannot be locked ({error.strerror})"
+            raise ManifestError(f"{found}; allowed: a file on a file system that has locks, by --manifest") from None
 
     def _read(self, file: BinaryIO) -> None:
         header = file.readline()
@@ -117,7 +125,8 @@ class Manifest:
         if self.lines:
             self.lines.sync()
             if fcntl is not None:  # a process that was forked meanwhile has the file open, too
-                fcntl.flock(self.lines.file, fcntl.LOCK_UN)
+                with contextlib.suppress(OSError):  # of a file system without locks
+                    fcntl.flock(self.lines.file, fcntl.LOCK_UN)
             self.lines.close()
             self.lines = None
 

@@ -1,9 +1,12 @@
 """What a job may run: an operator of the table, a DxDispatch model or a saved index, with one interface."""
 
+import contextlib
 import errno
 import functools
 import inspect
+import os
 import stat
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, get_args
@@ -11,6 +14,11 @@ from typing import Any, Protocol, get_args
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Estimate, Sink
 from dmlcpu.operators.table import OPERATORS
+
+_TRIES = 3  # to read a model or an index whose files change meanwhile
+_MOST_KEPT = 32  # models and indices
+_State = tuple[tuple[int, int, int], ...]
+_kept: dict[Path, tuple["_State | None", "Operation"]] = {}
 
 Arguments = Mapping[str, Any]  # values and arrays; of `sources` also arrays that are not in memory
 
@@ -75,16 +83,31 @@ def operation_of(op: str, directory: Path) -> Operation:
         status = path.stat()
         if is_model(op) and not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             raise OSError(errno.EINVAL, "a pipe or a device", str(path))  # it could wait for ever
-        return _loaded(path, status.st_mtime_ns)
+        return _loaded(path)
     name = canonical(op)
     if name not in OPERATORS:
         raise LookupError(f"{', '.join(OPERATORS)}, a DxDispatch model (.json) or a saved index (.index)")
     return _operator(name)
 
 
-@functools.lru_cache(maxsize=32)
-def _loaded(path: Path, _: int) -> Operation:
-    """Return a model or a saved index; one that has changed since is another one."""
+def _loaded(path: Path) -> Operation:
+    """Return a model or a saved index as its files are now; one of which a file has changed is read again."""
+    kept = _kept.get(path)
+    if kept is not None and kept[0] and kept[0] == _state(path, kept[1]):
+        return kept[1]
+    for _ in range(_TRIES):
+        begun = time.time_ns()
+        operation = _read(path)
+        state = _state(path, operation)
+        if state and max(changed for *_, changed in state) < begun:  # no file has changed while it was read
+            break
+    if len(_kept) >= _MOST_KEPT:
+        _kept.clear()
+    _kept[path] = state, operation
+    return operation
+
+
+def _read(path: Path) -> Operation:
     if is_index(str(path)):
         from dmlcpu.search.blocks import IndexOperation
 
@@ -92,6 +115,14 @@ def _loaded(path: Path, _: int) -> Operation:
     from dmlcpu.models.operation import ModelOperation
 
     return ModelOperation(path)
+
+
+def _state(path: Path, operation: Operation) -> _State | None:
+    """Return the sizes and times of the files that an operation was read from; None if one is gone."""
+    with contextlib.suppress(OSError):
+        found = map(os.stat, (path, *operation.files))
+        return tuple((each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in found)
+    return None
 
 
 class OperatorOperation:

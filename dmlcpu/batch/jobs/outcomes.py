@@ -1,14 +1,13 @@
 """A run under way: outcomes of jobs are counted, recorded and shown."""
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dmlcpu.batch.files.targets import remove, stray
+from dmlcpu.batch.files.targets import remove
 from dmlcpu.batch.jobs.dispatch import Lost
 from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.lines import Lines
@@ -70,9 +69,9 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
     def execute(self, outcomes: Callable[..., Iterator[tuple[int, Outcome | Lost]]]) -> None:
         """Run the tasks that have no faults, by `outcomes`; record the outcomes of all."""
         todo, progress = self._prepared.todo, self._progress
-        self._remove_strays()
         if self._manifest:  # tasks without a job may have the id of a job that is done
             self._manifest.begin(task.id for task in todo if task.job)
+        self._remove_strays()  # not before the manifest is locked: they may be another run's, under way
         for task in todo.faulty:
             self._finished(task, Outcome("; ".join(fault.reason for fault in task.faults), 0.0, {}))
         for line in lines_of(self.failures):
@@ -94,7 +93,7 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
                 progress.finished(task.work.read_bytes, failed=outcome.error is not None)
                 tasks.drop(position)
             self.interrupted = asked.is_set()
-        self._remove_strays()  # left by workers that died: the next run looks only at jobs that are not done
+        self._remove_strays()  # left by workers that died
         self._check_records()
 
     def so_far(self) -> str:
@@ -106,8 +105,7 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
 
     def _remove_strays(self) -> None:
         """Remove temporary files that a killed run, or worker, has left."""
-        directory, jobs = self._prepared.directory, (task.job for task in self._prepared.todo if task.job)
-        for path in stray(os.path.join(directory, target) for job in jobs for target in job.targets):
+        for path in self._prepared.apart.strays():
             with contextlib.suppress(OSError):  # of another user: it does no harm
                 remove(path)
 

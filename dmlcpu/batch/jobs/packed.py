@@ -76,7 +76,7 @@ class Tasks(Sequence[Task]):
             self._works.append(None)
             return
         key = tuple(tuple(each.items()) if isinstance(each, Mapping) else each for each in task.work)
-        self._rows.append(_pack(task.where, task.job, dict(task.inputs)) or task)
+        self._rows.append(_pack(task.where, task.job, (dict(task.inputs), dict(task.places))) or task)
         self._works.append(self._known.setdefault(key, task.work))
 
     def __len__(self) -> int:
@@ -88,8 +88,8 @@ class Tasks(Sequence[Task]):
         task, work = self._rows[position], self._works[position]
         if not isinstance(task, Task):
             assert work is not None
-            where, job, inputs = _unpack(task)
-            task = Task(where, job.id, [], job, inputs, work)
+            where, job, (inputs, places) = _unpack(task)
+            task = Task(where, job.id, [], job, inputs, work, places)
         if self._check is not None:
             task = self._checked[position] = self._check(task)
         return task

@@ -161,8 +161,8 @@ def run_jobs(
     ManifestError
         If the manifest is another kind of file, or another run uses it.
     WorkerError
-        If workers do not start, a cluster's scheduler is not there or gone, or `executor` breaks. Outcomes until then
-        are recorded.
+        If workers, or threads, do not start, a cluster's scheduler is not there or gone, or `executor` breaks. Outcomes
+        until then are recorded.
     DmlError
         If another argument does not fit.
     OSError
@@ -255,7 +255,8 @@ class Execution(NamedTuple):
         """Yield the outcomes of tasks, with their positions."""
         if not tasks:
             return
-        settings = Settings(directory.absolute(), self.limits.threads, self.limits.memory, self.retries)
+        place = os.path.realpath(directory) if self.scheduler is None and self.executor is None else None
+        settings = Settings(directory.absolute(), self.limits.threads, self.limits.memory, place, self.retries)
         work, compiling = functools.partial(serve, settings), functools.partial(progress.say, COMPILING)
         workers = self._workers(len(tasks), compiling)
         if workers is not None:

@@ -7,11 +7,16 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from threading import Thread
+from typing import Any, TypeVar
 
+from dmlcpu.batch.jobs.dispatch import WorkerError
 from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.open_inputs import OnRead
 from dmlcpu.batch.jobs.step import Outcome, Settings, Step, finished
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Stopped
+
+T = TypeVar("T")
 
 # Threads that write large files: while one waits for the disk, another can write (on ext4 three and more gain nothing).
 # For the files of small jobs a second one gains nothing (3,000 jobs of 64 KB, Zen 4).
@@ -95,8 +100,13 @@ class _Loop:
                 threads.shutdown()
 
         ending = Thread(target=end, name="dmlcpu-end", daemon=True)
-        ending.start()
-        ending.join(patience)
+        try:
+            ending.start()
+        except RuntimeError:  # the system starts no more threads
+            if patience is None:
+                end()
+        else:
+            ending.join(patience)
         under_way = [self._bundle, *(steps for steps, future in self._writing if future.cancelled())]
         for step in [*(step for step, _ in self._ahead), *(step for steps in under_way for step in steps)]:
             step.discard()
@@ -111,7 +121,7 @@ class _Loop:
             step = Step(task, self._settings, self._on_read)
             self._memory += peak
             large = peak >= self._settings.small
-            self._ahead.append((step, self._reader.submit(step.attempt, step.read) if large else None))
+            self._ahead.append((step, self._submit(self._reader, step.attempt, step.read) if large else None))
             self._next = next(self._tasks, None)
 
     def _compute(self, step: Step, read: Future[None] | None) -> None:
@@ -123,7 +133,8 @@ class _Loop:
         step.attempt(lambda: step.compute(self._stopping))
         if read:
             self._submit_bundle()
-            self._writing.append(([step], self._writers.submit(finished, [step])))
+            with OnFailure(step.discard):
+                self._writing.append(([step], self._submit(self._writers, finished, [step])))
             return
         step.attempt(step.write)
         if not self._bundle:
@@ -133,9 +144,16 @@ class _Loop:
         if self._files >= self._settings.bundle or time.monotonic() - self._began > self._settings.longest:
             self._submit_bundle()
 
+    def _submit(self, threads: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Have a thread call a function."""
+        try:
+            return threads.submit(function, *arguments)
+        except RuntimeError as error:
+            raise WorkerError(f"no thread for files starts ({error}); allowed: a higher limit of threads") from error
+
     def _submit_bundle(self) -> None:
         if self._bundle:
-            self._writing.append((self._bundle, self._bundler.submit(finished, self._bundle)))
+            self._writing.append((self._bundle, self._submit(self._bundler, finished, self._bundle)))
             self._bundle, self._files = [], 0
 
     def written(self, *, wait_for_all: bool) -> Iterator[list[Outcome]]:

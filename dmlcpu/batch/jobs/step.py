@@ -35,6 +35,7 @@ class Settings(NamedTuple):
     directory: Path
     threads: int
     memory: int  # bytes
+    place: str | None = None  # where links lead the directory; None: of other machines it is not known
     retries: int = 0  # of a task whose files could not be read or written
     pause: float = 0.1  # seconds before the first of them; before each further one twice as long
     # A job that takes less memory is small. The thread that computes reads and writes its files, too: to hand it from
@@ -184,8 +185,11 @@ class Step:
                     raise failure
 
     def _create(self, path: str, tensors: dict[str, Tensor]) -> Writer:
+        directory, place = self._settings.directory, self._settings.place
+        if place is not None:  # no link that has come since the check is followed
+            place = self.task.places.get(path) or os.path.normpath(os.path.join(place, path))
         with _writing(path):
-            self._writers[path] = create(os.path.join(self._settings.directory, path), tensors, os.urandom(6).hex())
+            self._writers[path] = create(os.path.join(directory, path), tensors, os.urandom(6).hex(), place)
         return self._writers[path]
 
     def _tensors_of_files(self, results: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:

@@ -62,6 +62,24 @@ def test_a_time_of_the_future_hides_no_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [False, True])
+def test_chunks_on_another_disk(tmp_path: Path, content: bool) -> None:
+    """A folder that a link leads to counts, as it is read; a link that leads back ends no search."""
+    folder, chunks = tmp_path / "x.zarr", tmp_path / "disk" / "c"
+    folder.mkdir()
+    chunks.mkdir(parents=True)
+    (folder / "zarr.json").write_bytes(b"{}")
+    (folder / "c").symlink_to(chunks)
+    (chunks / "0").write_bytes(b"one")
+    (chunks / "back").symlink_to(folder)
+    before = identity(folder, content=content)
+    assert before["size"] == 5
+    assert identity(folder, content=content) == before
+    (chunks / "0").write_bytes(b"two")
+    os.utime(chunks / "0", ns=(5, 7))
+    assert identity(folder, content=content) != before
+
+
+@pytest.mark.parametrize("content", [False, True])
 def test_other_folders_are_not_searched(tmp_path: Path, content: bool) -> None:
     """An input that is `/` would take minutes."""
     (tmp_path / "folder").mkdir()

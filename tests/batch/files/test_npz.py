@@ -134,6 +134,18 @@ def test_member_that_ends_early(tmp_path: Path) -> None:
         source.read()
 
 
+def test_messages_have_few_of_many_names(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    write(path, **{f"{number}{'x' * 200}": np.zeros(1) for number in range(3_000)})
+    for name in (None, "y"):
+        with pytest.raises(FileError) as caught:
+            open_source(path, name)
+        assert str(caught.value).startswith("a file of 3,000 arrays and no name" if name is None else "the name 'y'")
+        assert "0xxx" in caught.value.allowed
+        assert caught.value.allowed.endswith(", ...")
+        assert len(str(caught.value)) < 1_800
+
+
 def test_a_large_array_in_a_small_archive_takes_memory_when_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     np.savez_compressed(path, a=np.zeros(1 << 26, np.uint8))

@@ -1,6 +1,8 @@
+import gzip
 import os
 import socket
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -137,6 +139,19 @@ def test_a_server_that_tells_no_versions(tmp_path: Path) -> None:
     with serving(tmp_path, versions=False) as server:
         assert identity(f"{server.url}/x.npy", content=False) == {"size": 600_128}
         assert identity(f"{server.url}/x.npy", content=True) == identity(tmp_path / "x.npy", content=True)
+
+
+def test_an_answer_that_unpacks_to_more_takes_no_memory(server: Server, tmp_path: Path) -> None:
+    """200 MB of zeros, where up to some KB are requested; and no answer is unpacked at all."""
+    write(tmp_path / "x.npy", x=np.zeros((1000, 1000)))
+    server.packed = gzip.compress(bytes(200 << 20), 1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(OSError, match=r"the server sent .* bytes, and .* were requested"):
+            open_source(f"{server.url}/x.npy")
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_errors_of_the_network(server: Server, tmp_path: Path) -> None:

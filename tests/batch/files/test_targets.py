@@ -6,10 +6,10 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from writing import contents, everything, write
+from writing import contents, everything, strays, write
 
 from dmlcpu.batch.files import WRITTEN, FileError, create, open_source
-from dmlcpu.batch.files.targets import remove, stray, sync_folder
+from dmlcpu.batch.files.targets import remove, sync_folder
 from dmlcpu.common.regions import Tensor
 
 ARRAY = np.arange(12, dtype="f4").reshape(3, 4)
@@ -68,15 +68,15 @@ def test_stray(target: Path) -> None:
     writers = [create(path, TENSORS, token) for path, token in [(target, "0a"), (target, "ff"), (other, "0a")]]
     for name in (f".{target.name}.part", f".{target.name}.xy.part", f"{target.name}.0a.part", ".other.0a.part"):
         (target.parent / name).write_bytes(b"")
-    found = stray([target, target.parent / "nowhere" / "y.npy", target / "in it" / "y.npy"])
+    found = strays(target, target.parent / "nowhere" / "y.npy", target / "in it" / "y.npy")
     assert [path.name for path in found] == [f".{target.name}.0a.part", f".{target.name}.ff.part"]
     for writer in writers[:2]:
         writer.finish()
     for path in found:
         remove(path)
         remove(path)
-    assert stray([target]) == []
-    assert len(stray([other])) == 1
+    assert strays(target) == []
+    assert len(strays(other)) == 1
     writers[2].discard()
 
 
@@ -92,7 +92,7 @@ def test_links_are_followed(target: Path) -> None:
     for array in (ARRAY, ARRAY + 1):  # a link to nothing, then to a file
         writer = create(target, TENSORS, "0a")
         assert contents(target.parent) == ["real", target.name]
-        assert stray([target]) == [real.parent / f".{target.name}.0a.part"]
+        assert strays(target) == [real.parent / f".{target.name}.0a.part"]
         writer.sinks["y"].write(everything(array.shape), array)
         writer.finish()
         writer.put_in_place()
@@ -100,6 +100,26 @@ def test_links_are_followed(target: Path) -> None:
         with open_source(real) as source:
             np.testing.assert_array_equal(source.read(), array)
         assert contents(real.parent) == [target.name]
+
+
+@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="no handles of folders")
+def test_a_folder_that_becomes_a_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither while the file is made, nor before it takes its name."""
+    for name in ("out", "mine"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "mine" / "y.npy").write_bytes(b"mine")
+    writer = create(tmp_path / "out" / "y.npy", TENSORS, "0a")
+    os.rename(tmp_path / "out", tmp_path / "moved")
+    (tmp_path / "out").symlink_to("mine")
+    writer.write({"y": ARRAY})
+    writer.finish()
+    writer.put_in_place()
+    np.testing.assert_array_equal(np.load(tmp_path / "moved" / "y.npy"), ARRAY)
+    monkeypatch.setattr("dmlcpu.batch.files.resolved", lambda path, **_: os.fspath(path))
+    with pytest.raises(FileError, match=r"a link to .*mine'; allowed: .*out', as when the job was checked"):
+        create(tmp_path / "out" / "y.npy", TENSORS, "0a")
+    assert contents(tmp_path / "mine") == ["y.npy"]
+    assert (tmp_path / "mine" / "y.npy").read_bytes() == b"mine"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no modes")
@@ -205,7 +225,7 @@ def test_all_is_on_the_disk_before_it_is_in_place(target: Path, monkeypatch: pyt
     writer = create(target, TENSORS, "0a")
     writer.sinks["y"].write(everything(ARRAY.shape), ARRAY)
     writer.finish()
-    [temporary] = stray([target])
+    [temporary] = strays(target)
     assert {path.stat().st_ino for path in [temporary, *temporary.rglob("*")]} <= synced
     writer.put_in_place()
     assert target.parent.stat().st_ino not in synced
@@ -218,13 +238,13 @@ def test_no_folder_is_in_the_way_of_a_look_for_strays(tmp_path: Path, monkeypatc
     (tmp_path / ".y.npy.0a.part").touch()
     (tmp_path / "z.npy").touch()
     too_long = tmp_path / ("long" * 1000) / "y.npy"
-    assert stray([too_long, tmp_path / "z.npy" / "y.npy", tmp_path / "y.npy"]) == [tmp_path / ".y.npy.0a.part"]
+    assert strays(too_long, tmp_path / "z.npy" / "y.npy", tmp_path / "y.npy") == [tmp_path / ".y.npy.0a.part"]
 
     def refuse(path: str) -> None:
         raise PermissionError(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    assert stray([tmp_path / "y.npy"]) == []
+    assert strays(tmp_path / "y.npy") == []
 
 
 def test_suffixes(tmp_path: Path) -> None:

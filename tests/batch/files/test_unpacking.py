@@ -67,6 +67,16 @@ def test_memory_is_not_taken_for_what_is_refused(codec: str) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("size", [8, 16, 17, 16_000])
+def test_blosc_reads_no_more_than_the_chunk(size: int) -> None:
+    """A header that says "stored, 16,000 bytes", and fewer bytes, or more, than it says."""
+    header = struct.pack("<4B3I", 2, 1, 0x02, 1, 16_000, 16_000, 16_016)
+    stored = np.frombuffer(header + bytes(range(250)) * 64, "u1")
+    assert read("blosc", stored, 16_000) == bytes(range(250)) * 64
+    with pytest.raises(FileError, match=f"a chunk of {size:,} bytes; allowed: {0 if size < 16 else 16_016:,}, as its"):
+        read("blosc", stored[:size].copy(), 16_000)
+
+
 def test_frames_of_zstd() -> None:
     data = bytes(range(256))
     several = np.frombuffer(frame_without_size(data) + frame_without_size(data), "u1")

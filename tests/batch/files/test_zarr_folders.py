@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import ml_dtypes
 import numpy as np
 import pytest
-from writing import check_reads, contents, everything, write
+from writing import check_reads, contents, everything, strays, write
 
 from dmlcpu.batch.files import FileError, Writer, check_target, create, open_source
-from dmlcpu.batch.files.targets import exchange, remove, stray
+from dmlcpu.batch.files.targets import exchange, remove
 from dmlcpu.common.regions import Tensor
 
 zarr = pytest.importorskip("zarr")
@@ -191,7 +191,7 @@ def test_the_old_folder_is_a_stray_if_a_run_is_killed_after_the_exchange(
     replacing.put_in_place()
     assert read(tmp_path / "y.zarr") == NEW
     monkeypatch.undo()
-    [found] = stray([tmp_path / "y.zarr"])
+    [found] = strays(tmp_path / "y.zarr")
     assert found.name == ".y.zarr.0a.part"
     remove(found)
     assert contents(tmp_path) == ["y.zarr"]
@@ -236,7 +236,7 @@ def test_a_run_stopped_between_two_renames_loses_nothing(
         with pytest.raises(OSError, match="stopped"):
             replacing.put_in_place()
     if killed:
-        found = stray([tmp_path / "y.zarr"])
+        found = strays(tmp_path / "y.zarr")
         assert [path.name for path in found] == [".y.zarr.0a.old.part", ".y.zarr.0a.part"]
         for path in found:
             remove(path)
@@ -246,12 +246,32 @@ def test_a_run_stopped_between_two_renames_loses_nothing(
     assert read(tmp_path / "y.zarr") == OLD
 
 
+@pytest.mark.parametrize("names", [("y",), ("y", "z")])
+@pytest.mark.parametrize("removed", ["", "zarr.json", "z"])
+def test_a_folder_that_vanishes_while_it_is_written(tmp_path: Path, names: tuple[str, ...], removed: str) -> None:
+    """Another run takes it for a stray: zarr makes it anew for the rest, which is not all."""
+    write(tmp_path / "y.zarr", **dict.fromkeys(names, ARRAY))
+    writer = create(tmp_path / "y.zarr", dict.fromkeys(names, Tensor(ARRAY.shape, ARRAY.dtype)), "0a")
+    part = tmp_path / ".y.zarr.0a.part" / removed
+    if removed == "z" and len(names) == 1:
+        pytest.skip("no group")
+    part.unlink() if part.is_file() else shutil.rmtree(part)
+    writer.write(dict.fromkeys(names, ARRAY + 1))
+    writer.finish()
+    with pytest.raises(FileNotFoundError):
+        writer.put_in_place()
+    writer.discard()
+    assert contents(tmp_path) == ["y.zarr"]
+    for name in names:
+        check_reads(tmp_path / "y.zarr", ARRAY, name if len(names) > 1 else None)
+
+
 def test_a_folder_that_was_replaced_does_not_come_back(tmp_path: Path) -> None:
     """A run killed after the second rename leaves the old folder, whole or half removed."""
     write(tmp_path / "y.zarr", y=ARRAY)
     (tmp_path / ".y.zarr.0a.old.part").mkdir()
     (tmp_path / ".y.zarr.0b.part").mkdir()
-    for path in stray([tmp_path / "y.zarr"]):
+    for path in strays(tmp_path / "y.zarr"):
         remove(path)
     assert contents(tmp_path) == ["y.zarr"]
     assert read(tmp_path / "y.zarr") == OLD

@@ -1,8 +1,10 @@
+import os
 from pathlib import Path
 
 import numpy as np
 
 from dmlcpu.batch.files import create, open_source, write_whole
+from dmlcpu.batch.files.targets import stray
 from dmlcpu.common.regions import Tensor
 
 
@@ -35,3 +37,9 @@ def check_reads(path: Path | str, array: np.ndarray, name: str | None = None, *,
             assert got.tobytes() == array.astype(native).tobytes()
         region = tuple(slice(size // 3, size) for size in array.shape)
         assert source.read(region).tobytes() == array[region].astype(native).tobytes()
+
+
+def strays(*targets: Path) -> list[Path]:
+    """Return what killed runs have left of targets, where links lead."""
+    files = {os.path.realpath(target) for target in targets}
+    return stray({os.path.dirname(file) for file in files}, files.__contains__)

@@ -203,6 +203,16 @@ def test_what_operators_refuse(
     assert found.startswith(fault)
 
 
+@pytest.mark.skipif(not hasattr(os, "pathconf"), reason="the longest name is not known")
+@pytest.mark.parametrize("new", ["", "new/"])
+def test_names_whose_temporary_names_are_too_long(folder: Path, new: str) -> None:
+    most = os.pathconf(folder, "PC_NAME_MAX") - 19
+    name = f"{(most - 4) % 2 * 'x'}{(most - 4) // 2 * 'é'}.npz"
+    assert run_jobs([best("0000", output=new + name)], directory=folder).done == 1
+    (found,) = faults(folder, best("0000", output=f"{new}x{name}"))
+    assert found.endswith(f", a name of {most + 1} bytes; allowed: at most {most}, as its temporary name is 19 longer")
+
+
 def test_results_that_the_outputs_format_cannot_hold(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((1, 1), np.complex128))
     np.save(tmp_path / "indices.npy", np.zeros((1, 1), np.int64))

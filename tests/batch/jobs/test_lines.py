@@ -120,6 +120,24 @@ def test_a_pipe(tmp_path: Path) -> None:
     os.close(reader)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_whose_reader_ends(tmp_path: Path) -> None:
+    """The lines are lost, and nothing waits for somebody who reads them."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    lines = Lines(tmp_path / "pipe")
+    lines.append({"a": 1})
+    assert os.read(reader, 100) == b'{"a": 1}\n'
+    os.close(reader)
+    for _ in range(2):
+        lines.append({"a": 2})
+        assert isinstance(lines.error, BrokenPipeError)
+    lines.close()
+    assert isinstance(lines.error, BrokenPipeError)
+    with pytest.raises(OSError, match="a pipe that nobody reads"):
+        Lines(tmp_path / "pipe")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="of POSIX")
 def test_a_process_that_is_started_meanwhile_does_not_have_the_file(tmp_path: Path) -> None:
     lines = Lines(tmp_path / "log")

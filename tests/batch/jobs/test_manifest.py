@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import signal
@@ -6,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from job_files import environment
+from job_files import contents, environment
 
 from dmlcpu.batch import ManifestError
 from dmlcpu.batch.jobs.manifest import Manifest
@@ -120,6 +121,24 @@ def test_no_device_is_replaced_and_no_pipe_waited_for(tmp_path: Path, kind: str)
     with pytest.raises(ManifestError, match="manifest is no regular file; allowed: a file, by --manifest"):
         Manifest(path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["manifest"]
+
+
+@POSIX
+@pytest.mark.parametrize("there", [False, True])
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
+    path = tmp_path / "manifest"
+    if there:
+        saved(path, a="done")
+    before = contents(tmp_path)
+
+    def flock(file: int, operation: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    found = r"manifest cannot be locked \(Function not implemented\); allowed: .* that has locks, by --manifest"
+    with pytest.raises(ManifestError, match=found):
+        Manifest(path).begin(set())
+    assert contents(tmp_path) == before
 
 
 OTHER = "there and no manifest of dmlcpu"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from samples import as_tuple, large_calls
 
 import dmlcpu
 from dmlcpu.batch import JobsError, plan_jobs, run_jobs
+from dmlcpu.batch.jobs import operations
 from dmlcpu.batch.jobs.operations import is_model, operation_of, version_of
 from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.operators import OPERATORS
@@ -164,8 +166,66 @@ def test_no_data_of_a_model_are_overwritten(
     jobs = [{"op": "model.json", "output": {"values": "data.npy"}}]
     monkeypatch.chdir(tmp_path.parent)
     for directory in (tmp_path, tmp_path.name):
-        with pytest.raises(JobsError, match=r"an input at the model model\.json; allowed: a file that no job reads"):
+        with pytest.raises(JobsError, match=r"an input at the op model\.json; allowed: a file that no job reads"):
             run_jobs(jobs, directory=directory)
+
+
+@pytest.mark.parametrize("content_hash", [False, True])
+def test_elements_that_an_onnx_model_has_in_a_file_of_their_own(tmp_path: Path, content_hash: bool) -> None:
+    """They are a part of the model: a job with others is not done; and they are not overwritten."""
+    onnx = pytest.importorskip("onnx")
+    node = onnx.helper.make_node("Add", ["x", "w"], ["y"])
+    infos = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4]) for name in "xy"]
+    weights = onnx.numpy_helper.from_array(np.ones(4, np.float32), "w")
+    graph = onnx.helper.make_graph([node], "model", infos[:1], infos[1:], [weights])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="w.npy", size_threshold=0)
+    x = {"initialValuesDataType": "FLOAT32", "initialValues": [1, 2, 3, 4]}
+    model = {
+        "resources": {"x": x, "y": {**x, "initialValues": [0, 0, 0, 0]}},
+        "dispatchables": {"m": {"type": "onnx", "sourcePath": "m.onnx"}},
+        "commands": [{"type": "dispatch", "dispatchable": "m", "bindings": {"x": "x", "y": "y"}}],
+    }
+    (tmp_path / "model.json").write_text(json.dumps(model))
+    jobs = save_jobs(tmp_path, [{"op": "model.json", "output": "y.npy"}])
+    assert [run_jobs(jobs, content_hash=content_hash).done for _ in range(2)] == [1, 0]
+    assert np.load(tmp_path / "y.npy").tolist() == [2, 3, 4, 5]
+    (tmp_path / "w.npy").write_bytes(np.full(4, 5, np.float32).tobytes())
+    assert run_jobs(jobs, content_hash=content_hash).done == 1
+    assert np.load(tmp_path / "y.npy").tolist() == [6, 7, 8, 9]
+    with pytest.raises(JobsError, match=r"an input at the op model\.json"):
+        run_jobs([{"op": "model.json", "output": "w.npy"}], directory=tmp_path)
+
+
+@pytest.mark.parametrize("while_read", [False, True])
+def test_data_of_a_model_that_change(
+    tmp_path: Path, model: dict[str, Any], monkeypatch: pytest.MonkeyPatch, while_read: bool
+) -> None:
+    """The model is read again, in the same process; also if they change while it is read, or before the check."""
+    np.save(tmp_path / "data.npy", np.array([1, 9, 5, 7], np.float32))
+    model["resources"]["x"]["initialValues"] = {"sourcePath": "data.npy"}
+    jobs = save_jobs(tmp_path, [{"op": "model.json", "output": {"values": "y.npy"}}])
+    (tmp_path / "model.json").write_text(json.dumps(model))
+    read, reads = operations._read, []
+
+    def read_and_change(path: Path) -> operations.Operation:
+        found = read(path)
+        reads.append(path)
+        if len(reads) == 1:
+            time.sleep(0.02)  # times of files are as coarse as the system's tick
+            np.save(tmp_path / "data.npy", np.array([1, 2, 3, 4], np.float32))
+        return found
+
+    if while_read:
+        monkeypatch.setattr(operations, "_read", read_and_change)
+    else:
+        assert run_jobs(jobs).done == 1
+        assert np.load(tmp_path / "y.npy").tolist() == [9, 7]
+        np.save(tmp_path / "data.npy", np.array([1, 2, 3, 4], np.float32))
+    assert run_jobs(jobs).done == 1
+    assert np.load(tmp_path / "y.npy").tolist() == [4, 3]
+    assert len(reads) == 2 * while_read
+    assert run_jobs(jobs).done_before == 1
 
 
 def test_files_that_a_model_writes_are_its_results(tmp_path: Path, model: dict[str, Any]) -> None:

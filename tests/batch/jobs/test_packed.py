@@ -47,7 +47,7 @@ def test_tasks_are_what_they_were() -> None:
     known = {"values": Tensor((2, 3), np.dtype(np.float32)), "indices": None}
     inputs = {"x": {"size": 3, "mtime_ns": 2**61}}
     work = ({"x": (2, 9)}, known, "kernel", 72, 99, 5)
-    given = [Task("jobs:1", each.id, [], each, inputs, Work(*work)) for each in JOBS]
+    given = [Task("jobs:1", each.id, [], each, inputs, Work(*work), {"y.npy": "/z.npy"}) for each in JOBS]
     given.append(Task("jobs:2", "", [], None))
     for task in given:
         tasks.append(task)

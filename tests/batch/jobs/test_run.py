@@ -249,16 +249,6 @@ def test_jobs_of_a_program_are_not_recorded(tmp_path: Path, monkeypatch: pytest.
     assert run_jobs([best("0000")], manifest="kept").done_before == 1
 
 
-def test_stray_files_are_removed(tmp_path: Path) -> None:
-    """Those of this run's targets, and no others."""
-    save_inputs(tmp_path, 2)
-    (tmp_path / "out").mkdir()
-    for name in (".0000.npz.0123456789ab.part", ".0001.npz.aa.part", ".other.npz.aa.part", ".0000.npz.xy.part"):
-        (tmp_path / "out" / name).write_bytes(b"half")
-    assert run_jobs(save_jobs(tmp_path, each_best(2))).done == 2
-    assert sorted(contents(tmp_path / "out")) == [".0000.npz.xy.part", ".other.npz.aa.part", "0000.npz", "0001.npz"]
-
-
 def test_files_of_names_that_are_not_ascii(tmp_path: Path) -> None:
     names = ["é", "a b", "日本", "'quoted\"", "new\u2028line", "x" * 200]
     if sys.platform == "linux":

@@ -68,6 +68,16 @@ def test_blocks(tmp_path: Path, server: Server) -> None:
     assert sum(size for _, size in server.sent) < 1.01 * 16_000_000
 
 
+@pytest.mark.parametrize("key", ["a/../../../x.npy", "..\\..\\x.npy", "../x.npy"])
+def test_a_listing_decides_on_no_folder_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    """Object stores have keys with "..", which would lead outputs out of their folder."""
+    memory = fsspec.filesystem("memory")
+    monkeypatch.setattr(type(memory), "glob", lambda self, path: [f"/jobs/{key}"])
+    job = {"op": "top_k", "attrs": {"k": 2}, "glob": "memory://jobs/**/*.npy", "output": "out/{folder}/{stem}.npz"}
+    with pytest.raises(JobsError, match=r"the listing names '/jobs/.*\.\..*x\.npy', which leads out of memory://jobs"):
+        run_jobs([job], directory=tmp_path)
+
+
 def test_patterns_and_arrays_in_files(tmp_path: Path) -> None:
     memory = fsspec.filesystem("memory")
     arrays = {f"{folder}/{number}": np.arange(12, dtype="f4") * number for folder in "ab" for number in (1, 2)}

@@ -13,6 +13,7 @@ from job_files import assert_best, contents, each_best, save_inputs, save_jobs
 
 from dmlcpu.batch.files import identity
 from dmlcpu.batch.jobs import serve as serve_module
+from dmlcpu.batch.jobs.dispatch import WorkerError
 from dmlcpu.batch.jobs.job import FileInput, Job, Task, Work
 from dmlcpu.batch.jobs.open_inputs import JobError
 from dmlcpu.batch.jobs.step import Outcome, Settings, Step, finished
@@ -87,6 +88,29 @@ def test_an_interrupted_run_does_not_wait_for_a_read(jobs: Path, monkeypatch: py
         goes_on.set()
     reader.join(30)
     assert not (jobs.parent / "out").exists()
+
+
+@SIZES
+@pytest.mark.parametrize("started", [0, 1])
+def test_a_limit_of_threads(jobs: Path, monkeypatch: pytest.MonkeyPatch, small: int, started: int) -> None:
+    """The run ends with a message that names it, and leaves no temporary file."""
+    left, real = [started], threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name.startswith("dmlcpu-"):
+            left[0] -= 1
+            if left[0] < 0:
+                raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    found = r"no thread for files starts \(can't start new thread\); allowed: a higher limit of threads"
+    if started and small:  # the one that is missing would have ended the others
+        assert [outcome.error for outcome in serve(jobs, small=small)] == [None] * COUNT
+        return
+    with pytest.raises(WorkerError, match=found):
+        list(serve(jobs, small=small))
+    assert not [name for name in contents(jobs.parent) if name.endswith(".part")]
 
 
 @SIZES

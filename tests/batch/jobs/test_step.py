@@ -134,9 +134,9 @@ def full_disk(monkeypatch: pytest.MonkeyPatch, stage: str, fails: Callable[[str]
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     class File(io.FileIO):
-        def __init__(self, path: str, mode: str) -> None:
+        def __init__(self, path: str, mode: str, **opener: Any) -> None:
             check("create", path)
-            super().__init__(path, mode)
+            super().__init__(path, mode, **opener)
 
         def write(self, content: Any) -> int:
             written = super().write(bytes(content)[:10])
@@ -151,9 +151,9 @@ def full_disk(monkeypatch: pytest.MonkeyPatch, stage: str, fails: Callable[[str]
         check("finish", os.readlink(f"/proc/self/fd/{file}"))
         real_fsync(file)
 
-    def replace(source: str, target: str) -> None:
+    def replace(source: str, target: str, **handles: Any) -> None:
         check("put_in_place", str(source))
-        real_replace(source, target)
+        real_replace(source, target, **handles)
 
     real_pwrite, real_fsync, real_replace = os.pwrite, os.fsync, os.replace
     monkeypatch.setattr(targets, "io", SimpleNamespace(FileIO=File))
@@ -263,6 +263,29 @@ def test_a_folder_that_comes_into_a_targets_place(jobs: Path, monkeypatch: pytes
     assert errors(result)["0002"].startswith("output: 'out/0002.npz': a folder in the place of the output")
     target.rmdir()
     assert_all_but(jobs, "0002")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("linked", ["out", "out/0002.npz"])
+def test_a_link_that_comes_into_a_targets_place(
+    jobs: Path, monkeypatch: pytest.MonkeyPatch, linked: str, workers: int
+) -> None:
+    """It is not followed: the file that it leads to stays."""
+    (jobs.parent / "mine").mkdir()
+    (jobs.parent / "mine" / "0002.npz").write_bytes(b"mine")
+
+    def link() -> None:
+        (jobs.parent / linked).parent.mkdir(exist_ok=True)
+        (jobs.parent / linked).symlink_to(jobs.parent / "mine" / linked[4:])
+
+    result = run_after(monkeypatch, link, jobs, workers=workers)
+    assert contents(jobs.parent / "mine") == {"0002.npz": b"mine"}
+    assert sorted(errors(result)) == (ALL if linked == "out" else ["0002"])  # workers end in any order
+    found, allowed = (str(jobs.parent / name / linked[4:]) for name in ("mine", "out"))
+    text = f"output: 'out/0002.npz': a link to {found!r}; allowed: {allowed!r}, as when the job was checked"
+    assert errors(result)["0002"] == text
+    assert run_jobs(jobs, workers=workers).done == len(errors(result))  # links that are there at the check are followed
+    assert len(contents(jobs.parent / "mine")) == len(errors(result))
 
 
 def test_what_a_job_raises_is_its_own_failure(jobs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
