@@ -16,10 +16,11 @@ from dmlcpu.runtime.records import CACHE_LINE, record_of
 
 # Rows of fewer elements are not worth their beginning, if the axis is longer.
 _SHORT = 8
-# The words of elements of at most so many words are moved one by one, as if they were elements.
+# If an element has no more words than this, its words are moved one by one, as if they were elements.
 _FEW = 3
-# A table of more bytes is in memory, not in caches. A cache line of it takes so many nanoseconds (Zen 3: 12 to 28).
+# The caches do not hold a table of more bytes.
 _FAR = 8 << 20
+# Nanoseconds to load one of its cache lines (Zen 3: 12 to 28).
 _MISS = 20
 
 Dimension = tuple[int, int, int, int]  # a size, and the steps in table, indices and values

@@ -24,7 +24,7 @@ def _opened(path: Path) -> int:
         file = os.open(path, flags | os.O_WRONLY | os.O_NONBLOCK)  # it waits for no reader that may never come
     except OSError as error:
         if error.errno == errno.ENXIO:
-            raise OSError(errno.ENXIO, "a pipe that nobody reads", str(path)) from None
+            raise OSError(errno.ENXIO, "a pipe without a reader", str(path)) from None
         raise
     os.set_blocking(file, True)
     return file

@@ -8,14 +8,12 @@ from torch import Tensor
 
 from dmlcpu.common.forms import form_of
 from dmlcpu.interop.torch.override import (
-    ARGUMENTS,
-    ORDERED,
-    TYPE,
     TYPE_NAMES,
     Kind,
     Override,
     as_array,
     form_along,
+    refuse_along,
     sample_along,
 )
 from dmlcpu.reductions.plan import prepare
@@ -34,9 +32,7 @@ def find(x: Tensor, dim: int | None = None, keepdim: bool = False, *, operator: 
 
 
 def _refusal(x: Tensor, dim: int | None = None, keepdim: bool = False) -> str:
-    if x.dtype not in ORDERED:
-        return TYPE
-    return "" if dim is None or -x.ndim <= dim < x.ndim else ARGUMENTS
+    return refuse_along(x, dim)
 
 
 def _kind(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Kind:

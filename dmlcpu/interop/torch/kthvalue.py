@@ -1,4 +1,4 @@
-"""aten::kthvalue, median and nanmedian: the last of those that top_k selects from the nearer end.
+"""aten::kthvalue, median and nanmedian: top_k selects from the nearer end, and the last winner is the result.
 
 PyTorch leaves open which of equal elements it returns.
 """
@@ -13,15 +13,13 @@ from torch import Tensor
 from dmlcpu.interop.torch import argmax, topk
 from dmlcpu.interop.torch.gather import gather
 from dmlcpu.interop.torch.override import (
-    ARGUMENTS,
-    ORDERED,
-    TYPE,
     TYPE_NAMES,
     Kind,
     Override,
     PassOnError,
     as_array,
     form_along,
+    refuse_along,
     sample_along,
 )
 
@@ -67,9 +65,7 @@ def _median(x: Tensor, dim: int, keepdim: bool = False, *, ignores_nan: bool) ->
 
 
 def _refuse_median(x: Tensor, dim: int, keepdim: bool = False) -> str:
-    if x.dtype not in ORDERED:
-        return TYPE
-    return "" if -x.ndim <= dim < x.ndim else ARGUMENTS
+    return refuse_along(x, dim)
 
 
 def _kind_of_median(x: Tensor, dim: int, keepdim: bool = False) -> Kind:

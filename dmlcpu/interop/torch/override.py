@@ -104,6 +104,13 @@ def form_along(x: Tensor, dim: int) -> str:
     return "short rows" if n < _SHORT_ROW else "rows"
 
 
+def refuse_along(x: Tensor, dim: int | None) -> str:
+    """Return why elements cannot be ordered along a dimension, or all of them, if it is None."""
+    if x.dtype not in ORDERED:
+        return TYPE
+    return "" if dim is None or -x.ndim <= dim < x.ndim else ARGUMENTS
+
+
 def sample_along(form: str, size: int, dtype: str) -> Tensor:
     """Return random numbers of a form along the last dimension."""
     n = {"one row": size, "short rows": 64}.get(form, 1024)

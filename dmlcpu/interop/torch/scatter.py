@@ -43,11 +43,11 @@ def form_of_elements(x: Tensor, dim: int, index: Tensor) -> str:
     It is one of rows if all elements of a row have the same index in memory. Otherwise "lines", if elements that lie
     side by side have their indices along one line, or "columns".
     """
-    behind = math.prod(x.shape[dim:][1:])
-    if behind == 1:
+    row = math.prod(x.shape[dim:][1:])
+    if row == 1:
         return "elements" if x.numel() == x.shape[dim] else "lines"
     sides = zip(index.shape[dim:][1:], index.stride()[dim:][1:], strict=True)
-    return _form_of_rows(behind) if all(step == 0 or n == 1 for n, step in sides) else "columns"
+    return _form_of_rows(row) if all(step == 0 or n == 1 for n, step in sides) else "columns"
 
 
 def places_of(form: str, size: int) -> tuple[tuple[int, ...], int, Tensor]:

@@ -16,6 +16,7 @@ from dmlcpu.interop.torch.override import (
     Override,
     as_array,
     form_along,
+    refuse_along,
     sample_along,
 )
 from dmlcpu.runtime.threads import plan_for_now
@@ -35,9 +36,7 @@ def _sort(x: Tensor, dim: int, descending: bool, *outputs: Tensor) -> None:
 
 
 def _refusal(x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> str:
-    if x.dtype not in ORDERED:
-        return TYPE
-    return "" if -x.ndim <= dim < x.ndim else ARGUMENTS
+    return refuse_along(x, dim)
 
 
 def _run(x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:

@@ -8,13 +8,12 @@ from torch import Tensor
 from dmlcpu.common.forms import Form, form_of
 from dmlcpu.interop.torch.override import (
     ARGUMENTS,
-    ORDERED,
-    TYPE,
     TYPE_NAMES,
     Kind,
     Override,
     as_array,
     form_along,
+    refuse_along,
     sample_along,
 )
 from dmlcpu.operators.top_k.call import INT64, Call
@@ -22,11 +21,7 @@ from dmlcpu.operators.top_k.plan import select
 
 
 def _refusal(x: Tensor, k: int, dim: int = -1, *_: Any) -> str:
-    if x.dtype not in ORDERED:
-        return TYPE
-    if not -x.ndim <= dim < x.ndim or not 0 < k <= x.shape[dim]:
-        return ARGUMENTS
-    return ""
+    return refuse_along(x, dim) or ("" if 0 < k <= x.shape[dim] else ARGUMENTS)
 
 
 def find(x: Tensor, k: int, dim: int, largest: bool, *, is_sorted: bool) -> tuple[Tensor, Tensor]:

@@ -25,9 +25,9 @@ from dmlcpu.runtime.threads import REFERENCE, Budget
 
 _log = logging.getLogger("dmlcpu")
 
-# Calls of at least so many elements, in rows of at least so many, look whether packed indices repeat along rows.
+# The least elements of a call, and of its rows, for which the plan checks whether packed indices repeat along rows.
 _MANY, _LONG = 10_000, 8
-# A copy of out is made, and written back, in the time in which indices of so many times its bytes are validated.
+# A copy of out, made and written back, takes as long as the check of indices that have this many times its bytes.
 _DRAFTED, _MOST_DRAFTED = 4, 16 << 20
 
 

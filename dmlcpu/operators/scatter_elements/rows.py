@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 
 
 def row_length(call: Call) -> int:
-    """Return the elements of a row, which are those behind the axis; 0 if rows are not whole, or of one element."""
+    """Return the elements of a row, in the dimensions after the axis; 0 if rows are not whole, or of one element."""
     rest = call.axis + 1
     others = zip(call.indices.shape, call.x.shape, strict=True)
     is_whole = all(mine == n for d, (mine, n) in enumerate(others) if d != call.axis)

@@ -134,7 +134,7 @@ def test_a_pipe_whose_reader_ends(tmp_path: Path) -> None:
         assert isinstance(lines.error, BrokenPipeError)
     lines.close()
     assert isinstance(lines.error, BrokenPipeError)
-    with pytest.raises(OSError, match="a pipe that nobody reads"):
+    with pytest.raises(OSError, match="a pipe without a reader"):
         Lines(tmp_path / "pipe")
 
 

@@ -8,6 +8,15 @@ from operators.matmul_integer_to_float.calls import scale
 from operators.quantized_matmul.calls import matrix, parameter
 from samples import Sample, laid_out, quantized
 
+import dmlcpu
+
+VECTORS = np.array([[1, 0], [3, 4], [0, 2], [3, 4]], np.int8)
+QUERY = np.array([[2, 1]], np.int8)
+
+
+def select(a=QUERY, b=VECTORS.T, k=2, **options):
+    return dmlcpu.matmul_top_k(a, b, k, **options)
+
 
 def parallel_call(rng: np.random.Generator) -> Sample:
     return Sample("matmul_top_k", (matrix(rng, (40, 50), "uint8"), matrix(rng, (50, 60), "int8"), 7), {})
