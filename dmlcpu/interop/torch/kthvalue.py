@@ -13,6 +13,7 @@ from torch import Tensor
 from dmlcpu.interop.torch import argmax, topk
 from dmlcpu.interop.torch.gather import gather
 from dmlcpu.interop.torch.override import (
+    ARGUMENTS,
     TYPE_NAMES,
     Kind,
     Override,
@@ -65,7 +66,7 @@ def _median(x: Tensor, dim: int, keepdim: bool = False, *, ignores_nan: bool) ->
 
 
 def _refuse_median(x: Tensor, dim: int, keepdim: bool = False) -> str:
-    return refuse_along(x, dim)
+    return refuse_along(x, dim) or ("" if x.numel() else ARGUMENTS)  # no elements have no median
 
 
 def _kind_of_median(x: Tensor, dim: int, keepdim: bool = False) -> Kind:

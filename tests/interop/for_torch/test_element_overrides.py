@@ -283,3 +283,12 @@ def test_gradients_and_vmap(forced):
             mine = call()
         with forced.accelerated(include=[]):
             assert torch.equal(mine, call())
+
+
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+def test_medians_of_no_elements_are_refused_whatever_the_least_size(name):
+    from dmlcpu.interop.torch.kthvalue import KTHVALUES
+
+    override = next(each for each in KTHVALUES if each.name == name)
+    assert override.refusal(torch.empty(0, 5), 0) == "arguments"
+    assert not override.refusal(torch.empty(1, 5), 0)
