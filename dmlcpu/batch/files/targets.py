@@ -23,9 +23,10 @@ from dmlcpu.common.regions import Region, Sink, Tensor
 
 # Writer's names of files: the target's name, then the token of the attempt; .old: the folder that was the target.
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+(?P<old>\.old)?\.part", re.DOTALL)
+_PART, _OLD = ".part", ".old.part"
 LONGER = len("...part") + 12  # bytes that such a name has more than the target's, with a token of 12 digits
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux's
-_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)  # of a kernel, or a file system, that has none
+_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV)  # of a kernel, or a file system, that has none
 _NO_SYNC_OF_FOLDERS = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 
 HANDLES = hasattr(os, "O_PATH")  # of folders, relative to which files are opened and renamed
@@ -206,21 +207,59 @@ def put_folder(temporary: str, target: str) -> None:
     """Give a new folder, named as `Writer` names them, the name of its target, in the place of a folder there.
 
     On Linux the two folders exchange names, so at every moment the target is all of the old or all of the new. Where
-    the system has no such call, the old folder is renamed first: between two renames there is no target. After a run
-    that is killed there, `remove` brings the old folder back.
+    the system has no such call, the old folder is renamed first: between two renames there is no target. An overlay
+    file system does not rename a folder of a lower layer: there it is copied, and removed. After a run that is killed
+    in between, `remove` brings the old folder back.
     """
     if not os.path.isdir(target):
         os.rename(temporary, target)
     elif exchange(temporary, target):
         shutil.rmtree(temporary, ignore_errors=True)
     else:
-        old = temporary.removesuffix(".part") + ".old.part"
-        os.rename(target, old)
-        with OnFailure(lambda: os.rename(old, target)):
+        old = temporary.removesuffix(_PART) + _OLD
+        with OnFailure(lambda: _bring_back(old, target)):
+            _set_aside(target, old)
             os.rename(temporary, target)
         with contextlib.suppress(OSError):
             os.rename(old, temporary)  # what has a name with .old is always whole
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _set_aside(target: str, old: str) -> None:
+    """Give a folder the name of an old one; one that cannot be renamed is copied, then removed."""
+    try:
+        os.rename(target, old)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+    else:
+        return
+    copy = old.removesuffix(_OLD) + "0" + _PART
+    with OnFailure(lambda: shutil.rmtree(copy, ignore_errors=True)):
+        shutil.copytree(target, copy, symlinks=True)
+        sync_within(copy)
+        os.rename(copy, old)
+    sync_folder(os.path.dirname(old))
+    shutil.rmtree(target)
+
+
+def _bring_back(old: str, target: str) -> None:
+    """Give an old folder its name back, if it was set aside; what is left in its place is a part of it."""
+    if os.path.isdir(old):
+        if os.path.lexists(target):
+            shutil.rmtree(target)
+        os.rename(old, target)
+
+
+def sync_within(folder: str) -> None:
+    """Bring a folder and all in it to the disk."""
+    for place, _, files in os.walk(folder):
+        for name in files:
+            file = os.path.join(place, name)
+            if not os.path.islink(file):
+                with open(file, "rb+" if os.name == "nt" else "rb") as opened:  # a copy may be read-only
+                    os.fsync(opened.fileno())
+        sync_folder(place)
 
 
 def make_folder(folder: str) -> None:
@@ -267,12 +306,17 @@ def _listed(folder: str) -> list[os.DirEntry[str]]:
 
 
 def remove(path: str | os.PathLike[str]) -> None:
-    """Remove a file or a whole folder, if it is there; but an old folder that was not replaced gets its name back."""
+    """Remove a file or a whole folder, if it is there; but an old folder that was not replaced gets its name back.
+
+    It was not if the new folder still has its temporary name: this is removed after the old one.
+    """
     folder, name = os.path.split(path)
     temporary = _TEMPORARY.fullmatch(name)
-    if temporary and temporary["old"] and not os.path.lexists(target := os.path.join(folder, temporary["name"])):
-        os.rename(path, target)
-        return
+    if temporary and temporary["old"]:
+        target, new = os.path.join(folder, temporary["name"]), os.fspath(path).removesuffix(_OLD) + _PART
+        if os.path.lexists(new) or not os.path.lexists(target):
+            _bring_back(os.fspath(path), target)
+            return
     try:
         os.unlink(path)
     except FileNotFoundError:

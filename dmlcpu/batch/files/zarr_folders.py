@@ -10,7 +10,7 @@ import numpy as np
 
 from dmlcpu.batch.files.base import ZARR_FOLDER, FileError, FileSource, library
 from dmlcpu.batch.files.remote import is_remote
-from dmlcpu.batch.files.targets import ArraySink, Writer, put_folder, sync_folder
+from dmlcpu.batch.files.targets import ArraySink, Writer, put_folder, sync_within
 from dmlcpu.common.block_reader import tile_of
 from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Tensor
@@ -61,11 +61,7 @@ class _ZarrWriter(Writer):
         self._parts = [os.curdir, *(tensors if group else ())]
 
     def finish(self) -> None:
-        for folder, _, files in os.walk(self._temporary):
-            for name in files:
-                with open(os.path.join(folder, name), "rb+") as file:
-                    os.fsync(file.fileno())
-            sync_folder(folder)
+        sync_within(self._temporary)
 
     def put_in_place(self) -> None:
         # Of a folder that somebody removes while it is written, zarr makes the parts again that it writes later.
