@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dmlcpu.batch.files.base import FileError as FileError, FileSource as FileSource
-from dmlcpu.batch.files.identities import identity as identity
+from dmlcpu.batch.files.identities import Identity as Identity, identity as identity
 from dmlcpu.batch.files.remote import is_remote, local, suffix_of
 from dmlcpu.batch.files.targets import HANDLES, HeldWriter, Writer as Writer, resolved, write_whole as write_whole
 from dmlcpu.common.regions import Tensor

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files import HELD, IN_REGIONS, ONE_ARRAY, WRITTEN, FileError, check_target
+from dmlcpu.batch.files import HELD, IN_REGIONS, ONE_ARRAY, WRITTEN, FileError, Identity, check_target
 from dmlcpu.batch.files.targets import LONGER
 from dmlcpu.batch.jobs.faults import Place
-from dmlcpu.batch.jobs.job import Identity, Job, Task, Work, identities
+from dmlcpu.batch.jobs.job import Job, Task, Work, identities
 from dmlcpu.batch.jobs.limits import size
 from dmlcpu.batch.jobs.open_inputs import OpenArguments, found_and_allowed, named_inputs, open_arguments
 from dmlcpu.batch.jobs.operations import Operation, operation_of
@@ -55,7 +55,7 @@ class Checker:
         inputs: dict[str, Identity] = {}
         failure: Exception | None = None
         try:
-            inputs = identities(job, self.directory, content=self.content)
+            inputs = identities(job, self.directory, content=self.content, settled=True)
         except (FileError, OSError, ImportError) as error:  # most are noted when the file is opened
             failure = error
         with contextlib.closing(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dmlcpu.batch.files import identity
+from dmlcpu.batch.files import FileError, Identity, identity
 from dmlcpu.batch.files.remote import is_remote, local, located, matching, without_query
 from dmlcpu.batch.jobs.entries import DEEPEST, Entry, Listing
 from dmlcpu.batch.jobs.faults import JobFault, Place
@@ -20,7 +20,6 @@ from dmlcpu.common.regions import Tensor
 
 _DOTS = re.compile(r"//|/\.|^\.|/$|^$")  # where a path may have another spelling
 _NOTHING: Mapping[str, Any] = {}
-Identity = dict[str, Any]  # size, time of change and more: differs when a file has changed
 
 _NAME = "::"  # between a file and the name of an array in it
 _NEEDED = {"op": "the name of an operator, a DxDispatch model or a saved index", "output": "a file to write"}
@@ -293,7 +292,7 @@ def files_of(job: Job) -> Iterator[str]:
     yield from (each.path for each in job.inputs.values())
 
 
-def identities(job: Job, directory: Path, *, content: bool) -> dict[str, Identity]:
+def identities(job: Job, directory: Path, *, content: bool, settled: bool = False) -> dict[str, Identity]:
     """Return the identities of the files that a job's results come from."""
     own: set[str] = set()
     if is_path(job.op):
@@ -302,12 +301,14 @@ def identities(job: Job, directory: Path, *, content: bool) -> dict[str, Identit
     for path in (*files_of(job), *sorted(own)):
         file = located(directory, path)
         try:
-            found[path] = identity(file, content=False)
+            found[path] = identity(file, content=False, settled=settled)
             if content:
                 found[path] |= _content_of(file, os.stat(file)) if path in own else identity(file, content=True)
         except OSError as error:
             error.filename = error.filename or path  # file systems elsewhere name none
             raise
+        except FileError as error:
+            raise FileError(f"{path!r}: {error.found}", error.allowed) from None
     return found
 
 

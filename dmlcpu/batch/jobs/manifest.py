@@ -26,8 +26,11 @@ Record = dict[str, Any]
 class Records(UserDict[str, Any]):
     """The last record of each id, kept as the line of the file: a record is parsed when it is asked for."""
 
+    place: int | None = None  # of the file
+
     def __getitem__(self, id_: str) -> Record:
         record: Record = json.loads(self.data[id_])
+        record["here"] = self.place is not None and record.get("place") == self.place
         return record
 
 
@@ -42,6 +45,9 @@ class Manifest:
 
     Before a job that is recorded as done runs again, a line says that it has started: if the run is killed, the job is
     not done. A job that has failed stays recorded as failed until its next outcome, so that --retry-failed finds it.
+
+    A record has the file's inode, as its `place`: in a copy of the file, on another machine or of a backup, all that
+    was seen by looking at files may be of other files; then a record is not `here`.
 
     The file is locked while it is open; the system unlocks it when the process ends, even by SIGKILL. `begin` creates a
     file that does not exist.
@@ -59,6 +65,7 @@ class Manifest:
         if lock:
             self._open_locked()
         with OnFailure(self.close), path.open("rb") as file:
+            self.records.place = os.fstat(file.fileno()).st_ino
             self._read(file)
             self._size = file.tell()
 
@@ -118,7 +125,7 @@ class Manifest:
     def record(self, record: Record) -> None:
         """Record a job's outcome."""
         assert self.lines is not None
-        self.lines.append(record)
+        self.lines.append({**record, "place": os.fstat(self.lines.file).st_ino})
 
     def close(self) -> None:
         """Bring the file to the disk, close and unlock it."""

@@ -17,7 +17,7 @@ from dmlcpu.operators.table import OPERATORS
 
 _TRIES = 3  # to read a model or an index whose files change meanwhile
 _MOST_KEPT = 32  # models and indices
-_State = tuple[tuple[int, int, int], ...]
+_State = tuple[tuple[int, int, int, int], ...]
 _kept: dict[Path, tuple["_State | None", "Operation"]] = {}
 
 Arguments = Mapping[str, Any]  # values and arrays; of `sources` also arrays that are not in memory
@@ -118,10 +118,10 @@ def _read(path: Path) -> Operation:
 
 
 def _state(path: Path, operation: Operation) -> _State | None:
-    """Return the sizes and times of the files that an operation was read from; None if one is gone."""
+    """Return the inodes, sizes and times of the files that an operation was read from; None if one is gone."""
     with contextlib.suppress(OSError):
         found = map(os.stat, (path, *operation.files))
-        return tuple((each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in found)
+        return tuple((each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in found)
     return None
 
 

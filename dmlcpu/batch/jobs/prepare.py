@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmlcpu.batch.files import FileError, identity
+from dmlcpu.batch.files.identities import differs
 from dmlcpu.batch.jobs.apart import Apart
 from dmlcpu.batch.jobs.check import Checker
 from dmlcpu.batch.jobs.entries import Jobs, PathLike, is_stream, of_this_machine, read_jobs
@@ -135,20 +136,34 @@ def is_done(record: Record, job: Job, directory: Path, content_hash: bool) -> bo
         return False
     try:
         inputs = identities(job, directory, content=content_hash)
-        outputs = {path: identity(os.path.join(directory, path), content=False) for path in job.targets}
+        outputs = record.get("outputs")
+        return (
+            _same(record.get("inputs"), inputs, content_hash, here=record.get("here", False))
+            and isinstance(outputs, dict)
+            and outputs.keys() == job.targets.keys()
+            and all(_same_output(outputs[path], os.path.join(directory, path)) for path in job.targets)
+        )
     except (FileError, OSError, DmlError, ImportError):  # also of a model that cannot be loaded
         return False
-    return _same(record.get("inputs"), inputs, content_hash) and _same(record.get("outputs"), outputs)
 
 
-def _same(before: Any, now: Mapping[str, Mapping[str, Any]], content_hash: bool = False) -> bool:
+def _same(before: Any, now: Mapping[str, Mapping[str, Any]], content_hash: bool, *, here: bool) -> bool:
     """Return whether files are what they were. A remote file whose server does not tell its version is not."""
     if not isinstance(before, dict) or before.keys() != now.keys():
         return False
     for path, state in now.items():
-        # With a hash, a file that was only touched is the same.
-        when = "sha256" if content_hash else "mtime_ns" if "mtime_ns" in state else "version"
-        wanted = {"size": state["size"], when: state.get(when)}
-        if wanted[when] is None or not isinstance(before[path], dict) or not wanted.items() <= before[path].items():
+        if content_hash:  # a file that was only touched is the same
+            state = {key: state[key] for key in ("size", "sha256") if key in state}
+        if len(state) < 2 or differs(before[path], state, same_place=here):
             return False
     return True
+
+
+def _same_output(before: Any, file: str) -> bool:
+    """Return whether an output is what it was; one that was written anew, on a cluster, by its content."""
+    if not differs(before, identity(file, content=False), same_place=False):
+        return True
+    if not isinstance(before, dict) or "sha256" not in before:
+        return False
+    content = identity(file, content=True)
+    return content.items() <= before.items()

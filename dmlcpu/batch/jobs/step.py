@@ -11,10 +11,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from dmlcpu.batch.files import FileError, Writer, create, identity
+from dmlcpu.batch.files import FileError, Identity, Writer, create, identity
+from dmlcpu.batch.files.identities import differs
 from dmlcpu.batch.files.remote import located
 from dmlcpu.batch.files.targets import sync_folder
-from dmlcpu.batch.jobs.job import Identity, Task
+from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.open_inputs import JobError, OnRead, OpenArguments, open_arguments
 from dmlcpu.batch.jobs.operations import Operation, operation_of
 from dmlcpu.common.arguments import Array
@@ -78,6 +79,7 @@ class Step:
         self.may_pass = False  # what has failed may succeed later
         self._seconds = 0.0
         self._operation: Operation
+        self._inputs: dict[str, Identity] = {}  # as they were before they were read
         self._opened: OpenArguments | None = None
         self._arguments: dict[str, Any] = {}
         self._results: Mapping[str, Array] = {}
@@ -123,7 +125,9 @@ class Step:
         """Open the files, and read them if they fit in memory."""
         if self.task.faults:  # it was checked on its way here
             raise JobError("; ".join(fault.reason for fault in self.task.faults))
-        self._check_unchanged()
+        before, self._inputs = self.task.inputs, self._look()
+        # Of other machines only this one's own looks are compared in all.
+        self._check_unchanged(before, self._inputs, same_place=self._settings.place is not None)
         self._operation = operation_of(self._job.op, self._settings.directory)
         self._opened = open_arguments(self._job, self._operation, self._settings.directory)
         if self.task.work.block_bytes is None:
@@ -167,7 +171,7 @@ class Step:
 
     def put_in_place(self) -> None:
         """Give the results their names, if the inputs have not changed since they were checked."""
-        self._check_unchanged()
+        self._check_unchanged(self._inputs, self._look(), same_place=True)
         for path, writer in self._writers.items():
             with _writing(path):
                 try:
@@ -175,7 +179,10 @@ class Step:
                 except FileNotFoundError:
                     found = "the new file, under its temporary name, is gone"
                     raise FileError(found, "one run at a time that writes this output") from None
-                self._outputs[path] = identity(os.path.join(self._settings.directory, path), content=False)
+                file = os.path.join(self._settings.directory, path)
+                self._outputs[path] = identity(file, content=False)
+                if self._settings.place is None:  # a cluster may carry out a job again that is recorded as done
+                    self._outputs[path] |= identity(file, content=True)
 
     def sync_folders(self, synced: Callable[[str], OSError | None]) -> None:
         """Sync the folders of the results by a function that returns the failure of a folder."""
@@ -195,13 +202,21 @@ class Step:
     def _tensors_of_files(self, results: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
         return {path: {name: results[name] for name in names or results} for path, names in self.targets.items()}
 
-    def _check_unchanged(self) -> None:
-        for path, before in self.task.inputs.items():
+    def _look(self) -> dict[str, Identity]:
+        """Return the identities of the files that the job's results come from, as they are now."""
+        found = {}
+        for path in self.task.inputs:
             try:
-                now = identity(located(self._settings.directory, path), content=False)
+                found[path] = identity(located(self._settings.directory, path), content=False)
             except OSError as error:
                 raise JobError(f"inputs: {path!r}: {error.strerror or error}") from error
-            if any(before.get(key) != value for key, value in now.items()):
+        return found
+
+    def _check_unchanged(
+        self, before: Mapping[str, Identity], now: Mapping[str, Identity], *, same_place: bool
+    ) -> None:
+        for path, state in now.items():
+            if differs(before[path], state, same_place=same_place):
                 raise JobError(f"inputs: {path!r} has changed since it was checked")
 
 

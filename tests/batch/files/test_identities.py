@@ -1,11 +1,15 @@
 import hashlib
 import json
 import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from dmlcpu.batch.files import identity
+from dmlcpu.batch.files import FileError, identities, identity
+from dmlcpu.batch.files.identities import differs
 
 
 @pytest.mark.parametrize("content", [False, True])
@@ -13,7 +17,9 @@ def test_file(tmp_path: Path, content: bool) -> None:
     path = tmp_path / "x.npy"
     path.write_bytes(b"abc")
     os.utime(path, ns=(5, 7))
-    told = {"sha256": hashlib.sha256(b"abc").hexdigest()} if content else {"mtime_ns": 7}
+    status = path.stat()
+    of_file = {"mtime_ns": 7, "ctime_ns": status.st_ctime_ns, "inode": status.st_ino}
+    told = {"sha256": hashlib.sha256(b"abc").hexdigest()} if content else of_file
     assert identity(path, content=content) == {"size": 3} | told
     with pytest.raises(FileNotFoundError):
         identity(tmp_path / "none", content=content)
@@ -86,3 +92,93 @@ def test_other_folders_are_not_searched(tmp_path: Path, content: bool) -> None:
     before = identity(tmp_path, content=content)
     (tmp_path / "folder" / "x.npy").write_bytes(b"one")
     assert identity(tmp_path, content=content) == before
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.zarr/zarr.json"])
+def test_a_link_that_is_switched(tmp_path: Path, name: str) -> None:
+    """Both have the same size and times, as of archives whose times are made equal."""
+    for version in ("v1", "v2"):
+        file = tmp_path / version / name
+        file.parent.mkdir(parents=True)
+        file.write_bytes(version.encode())
+        for path in (file, file.parent):
+            os.utime(path, ns=(5, 7))
+    (tmp_path / "current").symlink_to("v1")
+    path = tmp_path / "current" / name.partition("/")[0]
+    before = identity(path, content=False)
+    assert identity(path, content=False) == before
+    (tmp_path / "current").unlink()
+    (tmp_path / "current").symlink_to("v2")
+    now = identity(path, content=False)
+    assert differs(before, now, same_place=True)
+    assert not differs(before, now, same_place=False)  # a copy may have another inode
+    assert not differs({"size": now["size"], "mtime_ns": now["mtime_ns"]}, now, same_place=False)
+
+
+class Clock:
+    """Times of files as a file system with ticks of some nanoseconds has them, and sleeps that take no time."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, tick: int) -> None:
+        self.now, self.slept = 10**18 + tick // 2, 0.0
+        self._tick, self._stat = tick, os.stat
+        self._times: dict[int, int] = {}
+        patch.setattr(os, "stat", self.stat)
+        patch.setattr(identities.time, "time_ns", lambda: self.now)
+        patch.setattr(identities.time, "sleep", self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+        self.now += round(seconds * 1e9)
+
+    def write(self, path: Path, data: bytes) -> None:
+        path.write_bytes(data)
+        self._times[self._stat(path).st_ino] = self.now // self._tick * self._tick + (self._tick < 10**9)
+
+    def stat(self, path: Any, **_: Any) -> Any:
+        status = self._stat(path)
+        when = self._times[status.st_ino]
+        return SimpleNamespace(
+            st_mtime_ns=when, st_ctime_ns=when, st_size=status.st_size, st_ino=status.st_ino, st_mode=status.st_mode
+        )
+
+
+@pytest.mark.parametrize("tick", [10_000_000, 1_000_000_000, 2_000_000_000])
+def test_after_a_settled_identity_each_change_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tick: int
+) -> None:
+    clock = Clock(monkeypatch, tick)
+    clock.write(tmp_path / "x.npy", b"one")
+    at_once = identity(tmp_path / "x.npy", content=False)
+    settled = identity(tmp_path / "x.npy", content=False, settled=True)
+    assert settled == at_once
+    assert tick / 2e9 <= clock.slept <= max(2 * tick / 1e9, 0.02)
+    clock.write(tmp_path / "x.npy", b"two")
+    assert identity(tmp_path / "x.npy", content=False) != settled
+    clock.now, clock.slept = clock.now + 3 * max(tick, 10**9), 0.0
+    identity(tmp_path / "x.npy", content=False, settled=True)
+    assert clock.slept == 0
+
+
+def test_a_file_that_changes_all_the_time_has_no_settled_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch, 10_000_000)
+    clock.write(tmp_path / "x.npy", b"one")
+
+    def sleep(seconds: float) -> None:
+        clock.now += round(seconds * 1e9)
+        clock.write(tmp_path / "x.npy", b"two")
+
+    monkeypatch.setattr(identities.time, "sleep", sleep)
+    with pytest.raises(FileError, match="what changes all the time; allowed: what stays as it is while it is read"):
+        identity(tmp_path / "x.npy", content=False, settled=True)
+
+
+def test_times_of_the_far_future_are_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "x.npy").write_bytes(b"one")
+    identity(tmp_path / "x.npy", content=False, settled=True)
+    for when in (5 * 10**18, time.time_ns() // 10**9 * 10**9 + 60 * 10**9):
+        os.utime(tmp_path / "x.npy", ns=(when, when))
+        begun = time.monotonic()
+        assert identity(tmp_path / "x.npy", content=False, settled=True)["mtime_ns"] == when
+        assert time.monotonic() - begun < 1

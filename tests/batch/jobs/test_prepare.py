@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from job_files import assert_best, best, contents, each_best, forget, outcomes, records, save_inputs, save_jobs
 
-from dmlcpu.batch import JobsError, run_jobs
+from dmlcpu.batch import JobsError, jobs_status, run_jobs
 from dmlcpu.operators import OPERATORS
 
 COUNT = 4
@@ -108,6 +109,74 @@ def test_by_content(jobs: Path) -> None:
     assert done_again(jobs) == ["0001"]
     assert done_again(jobs, content_hash=True) == ["0001"]
     assert done_again(jobs) == []
+
+
+def test_an_input_whose_size_and_time_stay(jobs: Path) -> None:
+    """As of two versions of one archive, of which a link leads to the other now."""
+    folder = jobs.parent / "in"
+    status = (folder / "0001.npy").stat()
+    rewritten(folder / "0002.npy", lambda array: array.sort())
+    np.save(folder / "other.npy", np.sort(np.load(folder / "0001.npy")))
+    os.utime(folder / "other.npy", ns=(status.st_atime_ns, status.st_mtime_ns))
+    (folder / "0001.npy").unlink()
+    (folder / "0001.npy").symlink_to("other.npy")
+    assert done_again(jobs) == ["0001", "0002"]
+    for name in ALL:
+        assert_best(jobs.parent, name)
+    assert done_again(jobs) == []
+
+
+def test_an_input_that_is_rewritten_within_a_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Size, inode and times stay: the clock of the file system ticks each 2 s."""
+    real = os.stat
+
+    def stat(*arguments: Any, **options: Any) -> os.stat_result:
+        status = real(*arguments, **options)
+        when = {name: getattr(status, name) // (2 * 10**9) * 2 * 10**9 for name in ("st_mtime_ns", "st_ctime_ns")}
+        return os.stat_result(status[:10], when)
+
+    jobs = save_jobs(tmp_path, each_best(1))
+    save_inputs(tmp_path, 1)
+    assert run_jobs(jobs).done == 1  # which loads kernels: it takes longer than a tick
+    monkeypatch.setattr(os, "stat", stat)
+    time.sleep((0.1 - time.time()) % 2)  # a tick is at its beginning
+    save_inputs(tmp_path, 1, seed=5)
+    assert run_jobs(jobs).done == 1
+    with (tmp_path / "in" / "0000.npy").open("rb+") as file:
+        array = np.load(file)
+        file.seek(0)
+        np.save(file, -array)
+    assert run_jobs(jobs).done == 1
+    assert_best(tmp_path, "0000")
+
+
+def test_a_copy_of_all_on_another_machine(jobs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Copies keep sizes and times; inodes are others, and times of changes of inodes."""
+    copied = tmp_path_factory.mktemp("else") / "copied"
+    shutil.copytree(jobs.parent, copied)
+    assert done_again(copied / jobs.name) == []
+    assert jobs_status(copied / jobs.name).stale == 0
+    rewritten(copied / "in" / "0001.npy", lambda array: array.sort())  # not seen: all that is known of it stays
+    (copied / "in" / "0002.npy").touch()
+    assert done_again(copied / jobs.name) == ["0002"]
+    rewritten(copied / "in" / "0002.npy", lambda array: array.sort())
+    assert done_again(copied / jobs.name) == ["0002"]
+
+
+def test_a_manifest_of_an_earlier_release(jobs: Path) -> None:
+    """It has sizes and times of files, and no place of its own."""
+    manifest = Path(f"{jobs}.manifest.jsonl")
+    lines = []
+    for line in manifest.read_text().splitlines():
+        record = json.loads(line)
+        record.pop("place", None)
+        for file in (*record.get("inputs", {}).values(), *record.get("outputs", {}).values()):
+            del file["inode"], file["ctime_ns"]
+        lines.append(f"{json.dumps(record)}\n")
+    manifest.write_text("".join(lines))
+    assert done_again(jobs) == []
+    (jobs.parent / "in" / "0001.npy").touch()
+    assert done_again(jobs) == ["0001"]
 
 
 def test_other_arguments(jobs: Path) -> None:

@@ -1,11 +1,16 @@
 """What is recorded of jobs, without running them."""
 
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from job_files import best, contents, each_best, forget, save_inputs, save_jobs
 
 from dmlcpu.batch import JobsError, jobs_status, run_jobs
+from dmlcpu.batch.jobs import dispatch
 from dmlcpu.batch.jobs.manifest import Manifest
 from dmlcpu.errors import DmlError
 
@@ -65,6 +70,38 @@ def test_a_file_that_was_only_touched(tmp_path: Path) -> None:
     run_jobs(jobs, content_hash=True)
     (tmp_path / "in" / "0000.npy").touch()
     assert (jobs_status(jobs).stale, jobs_status(jobs, content_hash=True).done) == (1, 1)
+
+
+class Twice(ThreadPoolExecutor):
+    """An executor that carries out again what is finished, as a cluster does if its worker dies afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.calls: list[Callable[[], object]] = []
+
+    def submit(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        self.calls.append(functools.partial(function, *arguments, **options))
+        return super().submit(function, *arguments, **options)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "zarr"])
+def test_a_job_that_a_cluster_has_done_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    if suffix == "zarr":
+        pytest.importorskip("zarr")
+    save_inputs(tmp_path, 3)
+    jobs = save_jobs(tmp_path, [best(f"{number:04}", output=f"out/{number:04}.{suffix}") for number in range(3)])
+    with Twice() as executor:
+        assert run_jobs(jobs, executor=executor).done == 3
+        before = (tmp_path / "out" / f"0001.{suffix}").stat().st_ino
+        monkeypatch.setattr(dispatch, "_stopped", set())  # as the run has not ended
+        for call in executor.calls:
+            call()
+    assert (tmp_path / "out" / f"0001.{suffix}").stat().st_ino != before
+    assert jobs_status(jobs).done == 3
+    part = tmp_path / "out" / "0001.npz" if suffix == "npz" else tmp_path / "out" / "0001.zarr" / "values" / "zarr.json"
+    part.write_bytes(bytes([part.read_bytes()[0] ^ 1]) + part.read_bytes()[1:])
+    assert (jobs_status(jobs).done, jobs_status(jobs).stale) == (2, 1)
+    assert run_jobs(jobs).done == 1
 
 
 def test_jobs_without_a_manifest(tmp_path: Path) -> None:
