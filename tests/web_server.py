@@ -2,10 +2,12 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from types import MappingProxyType
 from typing import Any
 
 
@@ -19,6 +21,11 @@ class Server(ThreadingHTTPServer):
         self.broken = 0  # how many GETs from now on fail
         self.packed = b""  # what each GET gets, as gzip, whatever the client accepts
         self.failing = ""  # a path whose GETs all fail
+        self.busy: list[tuple[int, str]] = []  # what the next requests get, also HEADs: a status, and Retry-After
+        self.asked: list[tuple[float, str]] = []  # when each request came, and its path
+        self.elsewhere = ""  # the server that all requests are sent on to
+        self.slow = ""  # a path of which a GET sends a byte each tenth of a second
+        self.endless = False  # GETs send 64 MB, in chunks
 
     @property
     def url(self) -> str:
@@ -40,6 +47,12 @@ class Handler(SimpleHTTPRequestHandler):
         self._answer(body=False)
 
     def _answer(self, *, body: bool) -> None:
+        self.server.asked.append((time.monotonic(), self.path))
+        if self.server.busy:
+            status, after = self.server.busy.pop(0)
+            return self._head(status, 0, more={"Retry-After": after} if after else {})
+        if self.server.elsewhere:
+            return self._head(302, 0, more={"Location": self.server.elsewhere + self.path})
         path = self.server.folder / self.path.partition("?")[0].lstrip("/")
         if body and (self.server.broken > 0 or self.path == self.server.failing):
             self.server.broken -= 1
@@ -65,18 +78,38 @@ class Handler(SimpleHTTPRequestHandler):
         if body and self.server.packed:
             self._head(status, len(self.server.packed), part=(first, last, size), encoding="gzip")
             return self._send(self.server.packed)
+        if body and self.server.endless:
+            self._head(status, -1, part=(first, last, size), more={"Transfer-Encoding": "chunked"})
+            for _ in range(1024):
+                self._send(b"10000\r\n" + bytes(1 << 16) + b"\r\n")
+            return self._send(b"0\r\n\r\n")
         self._head(status, last - first + 1, when=path.stat().st_mtime_ns, part=(first, last, size))
         if body:
             with path.open("rb") as file:
                 file.seek(first)
-                self._send(file.read(last - first + 1))
+                while (piece := file.read(1 if self.path == self.server.slow else last - file.tell() + 1)) and (
+                    file.tell() <= last + 1
+                ):
+                    self._send(piece)
+                    if self.path == self.server.slow:
+                        time.sleep(0.1)
         return None
 
     def _head(
-        self, status: int, size: int, kind: str = "", when: int = 0, part: tuple[int, ...] = (), encoding: str = ""
+        self,
+        status: int,
+        size: int,
+        kind: str = "",
+        when: int = 0,
+        part: tuple[int, ...] = (),
+        encoding: str = "",
+        more: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.send_response(status)
-        self.send_header("Content-Length", str(size))
+        if size >= 0:
+            self.send_header("Content-Length", str(size))
+        for name, value in more.items():
+            self.send_header(name, value)
         if encoding:
             self.send_header("Content-Encoding", encoding)
         if kind:

@@ -5,6 +5,8 @@ import contextlib
 import sys
 from collections.abc import Callable
 
+from dmlcpu.common.secrets import without_secrets
+
 DONE, FAILED, REFUSED = 0, 1, 2
 INTERRUPTED = 130  # shells expect it of a program that Ctrl+C ended
 
@@ -22,7 +24,7 @@ def complain(message: str, code: int) -> int:
 def tell(message: str) -> None:
     """Print a message to standard error, if it is still open."""
     with contextlib.suppress(OSError):
-        print(f"dmlcpu: {message}", file=sys.stderr)
+        print(f"dmlcpu: {without_secrets(message)}", file=sys.stderr)
 
 
 def show(text: str) -> None:

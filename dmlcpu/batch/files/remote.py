@@ -17,14 +17,16 @@ from typing import Any
 
 import numpy as np
 
+from dmlcpu.batch.files import web
 from dmlcpu.batch.files.base import FileError
+from dmlcpu.batch.files.web import RemoteError as RemoteError
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.imports import MissingExtraError, optional
+from dmlcpu.common.secrets import without_secrets
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _LOCAL = re.compile(r"^(file|local)://", re.IGNORECASE)
-_SILENT = 60  # seconds after which a web server is given up
 PIECE = 4 << 20  # bytes of one request, at most
 # What file systems tell of a file that differs when its content does.
 _VERSIONS = (
@@ -70,7 +72,7 @@ def matching(pattern: str) -> list[str]:
     sign = re.search(r"[*?\[]", pattern)
     fixed = pattern[: pattern.rindex("/", 0, sign.start()) + 1] if sign else pattern
     root = system._strip_protocol(fixed)
-    with reached():
+    with web.deadline(), reached():
         system.invalidate_cache()
         found = system.glob(stripped)
     for name in found:
@@ -134,11 +136,12 @@ def options_of(url: str) -> dict[str, Any]:
     """
     if not is_web(url):
         return {}
-    timeout = _package("aiohttp", url).ClientTimeout(sock_connect=_SILENT, sock_read=_SILENT)
+    timeout = _package("aiohttp", url).ClientTimeout(sock_connect=web.SILENT, sock_read=web.SILENT)
     settings = _package("fsspec", url).config.conf.get(url.partition("://")[0].lower(), {})
     own = settings.get("client_kwargs", {})
     headers = {"Accept-Encoding": "identity", **own.get("headers", {})}
-    return {"client_kwargs": {"timeout": timeout, "auto_decompress": False, **own, "headers": headers}}
+    more = {"timeout": timeout, "auto_decompress": False, **own, "headers": headers}
+    return {"client_kwargs": more, "get_client": web.client}
 
 
 def _package(name: str, url: str) -> ModuleType:
@@ -153,8 +156,9 @@ def reached() -> Iterator[None]:
     except (RemoteError, FileError, FileNotFoundError, ImportError, MemoryError, PermissionError):
         raise
     except Exception as error:
-        reason = f"{' '.join(str(error).split()):.300}" or type(error).__name__
-        raise RemoteError(errno.EIO, f"reading failed ({reason})") from error
+        reason = f"{' '.join(without_secrets(str(error)).split()):.300}" or type(error).__name__
+        late = web.too_late()
+        raise RemoteError(*((errno.ETIMEDOUT, late) if late else (errno.EIO, f"reading failed ({reason})"))) from error
 
 
 def _info(system: Any, path: str) -> dict[str, Any]:
@@ -171,10 +175,6 @@ def _info(system: Any, path: str) -> dict[str, Any]:
     if not isinstance(info.get("size"), int):
         raise RemoteError(errno.EIO, "a file whose size the server does not tell")
     return info
-
-
-class RemoteError(OSError):
-    """A remote file cannot be read."""
 
 
 class RemoteFile(io.RawIOBase):

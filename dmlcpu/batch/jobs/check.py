@@ -14,6 +14,7 @@ import numpy as np
 
 from dmlcpu.batch.files import HELD, IN_REGIONS, ONE_ARRAY, WRITTEN, FileError, Identity, check_target
 from dmlcpu.batch.files.targets import LONGER
+from dmlcpu.batch.files.web import deadline
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import Job, Task, Work, identities
 from dmlcpu.batch.jobs.limits import size
@@ -47,6 +48,10 @@ class Checker:
 
     def task(self, place: Place, job: Job) -> Task:
         """Return the task of a job, with its faults if it cannot run."""
+        with deadline():
+            return self._task(place, job)
+
+    def _task(self, place: Place, job: Job) -> Task:
         operation = self._operation(place, job)
         if operation is None:
             return Task(place.where, place.id, place.faults, job)

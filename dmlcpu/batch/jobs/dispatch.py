@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, TypeVar
 
+from dmlcpu.common.secrets import without_secrets
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -255,7 +257,7 @@ class _Dispatcher:
             return
         pickled, seconds, fault = future.result()
         if fault is not None:
-            raise WorkerError(f"a worker failed:\n{fault}")
+            raise WorkerError(f"a worker failed:\n{without_secrets(fault)}")
         results = pickle.loads(pickled)
         if not results and not self.stopping:
             raise WorkerError("a worker failed: it ended before its items")

@@ -11,6 +11,7 @@ from dmlcpu.batch.jobs.limits import limits_of, size
 from dmlcpu.batch.jobs.prepare import Resume, prepare
 from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.common.faults import printable
+from dmlcpu.common.secrets import without_secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +170,6 @@ def _planned(task: Task) -> PlannedJob:
         work.peak_bytes,
         work.block_bytes is not None,
         task.faults,
-        [each.path for each in task.job.inputs.values() if is_remote(each.path)] if task.job else [],
+        [without_secrets(each.path) for each in task.job.inputs.values() if is_remote(each.path)] if task.job else [],
         work.missing_chunks,
     )

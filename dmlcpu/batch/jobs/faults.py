@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dmlcpu.common.faults import Fault, FaultsError, printable
+from dmlcpu.common.secrets import without_secrets
 
 _MANY = 10
 
@@ -30,7 +31,7 @@ class JobFault(Fault):
     id: str
 
     def __init__(self, place: str, id: str, field: str, found: str, allowed: str) -> None:
-        Fault.__init__(self, field, found, allowed)
+        Fault.__init__(self, field, without_secrets(found), without_secrets(allowed))
         object.__setattr__(self, "place", place)
         object.__setattr__(self, "id", id)
 

@@ -17,6 +17,7 @@ from dmlcpu.batch.jobs.operations import canonical, is_path, operation_of
 from dmlcpu.common.faults import shown
 from dmlcpu.common.imports import MissingExtraError
 from dmlcpu.common.regions import Tensor
+from dmlcpu.common.secrets import without_secrets
 
 _DOTS = re.compile(r"//|/\.|^\.|/$|^$")  # where a path may have another spelling
 _NOTHING: Mapping[str, Any] = {}
@@ -39,10 +40,10 @@ class FileInput(NamedTuple):
 
     @property
     def described(self) -> str | dict[str, str]:
-        """What a file of jobs says of it."""
+        """What a file of jobs says of it, without secrets."""
         if self.dtype is None:
-            return self.spelled
-        return {member: text for member, text in self._asdict().items() if text is not None}
+            return without_secrets(self.spelled)
+        return {member: without_secrets(text) for member, text in self._asdict().items() if text is not None}
 
 
 class Job(NamedTuple):
@@ -204,7 +205,7 @@ def _job(
     fill = functools.partial(_filled, place, placeholders)
     output = members["output"]
     targets = {field: _normal(fill(path, field)) for field, path in _outputs(output).items()}
-    place.id = fill(members["id"], "id") if "id" in members else ", ".join(targets.values())
+    place.id = without_secrets(fill(members["id"], "id") if "id" in members else ", ".join(targets.values()))
     inputs, attrs = {}, dict(members["attrs"])
     for name, value in members["inputs"].items():
         if isinstance(value, str | dict):
@@ -282,7 +283,7 @@ def _filled(place: Place, placeholders: dict[str, str] | None, text: str, field:
             place.refuse(field, f"{{{name}}}", ", ".join(f"{{{each}}}" for each in placeholders))
             return text
         filled += literal + ("" if name is None else placeholders[name])
-    return filled
+    return filled if field.startswith("inputs") else without_secrets(filled)
 
 
 def files_of(job: Job) -> Iterator[str]:

@@ -18,6 +18,7 @@ from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.batch.jobs.signals import stop_on_signals
 from dmlcpu.batch.jobs.step import Outcome
 from dmlcpu.common.faults import SHOWN, counted, printable
+from dmlcpu.common.secrets import without_secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,23 +113,24 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
     def _finished(self, task: Task, outcome: Outcome) -> None:
         """Count, record and log the outcome of a job."""
         state = DONE if outcome.error is None else FAILED
+        error = outcome.error and without_secrets(outcome.error)
         if self._manifest and task.job:
             self._manifest.record(
                 {
                     "id": task.id,
                     "job": task.job.description,
                     "version": version_of(task.job.op),
-                    "inputs": task.inputs,
+                    "inputs": {without_secrets(path): found for path, found in task.inputs.items()},
                     "outcome": state,
                     "seconds": round(outcome.seconds, 6),
-                    **({"outputs": outcome.outputs} if outcome.error is None else {"error": outcome.error}),
+                    **({"outputs": outcome.outputs} if error is None else {"error": error}),
                 }
             )
-        if outcome.error is None:
+        if error is None:
             self.done += 1
         else:
             self.failed += 1
-            self.failures.append(Failure(task.id, task.where, outcome.error))
+            self.failures.append(Failure(task.id, task.where, error))
         if self._log:
             line: dict[str, Any] = {
                 "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -139,7 +141,7 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
                 "kernel": task.work.kernel,
                 "milliseconds": round(outcome.seconds * 1000, 3),
                 "bytes": task.work.read_bytes,
-                "error": outcome.error,
+                "error": error,
             }
             self._log.append(line)
 

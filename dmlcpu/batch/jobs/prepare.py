@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from dmlcpu.batch.files import FileError, identity
 from dmlcpu.batch.files.identities import differs
+from dmlcpu.batch.files.web import deadline, patience
 from dmlcpu.batch.jobs.apart import Apart
 from dmlcpu.batch.jobs.check import Checker
 from dmlcpu.batch.jobs.entries import Jobs, PathLike, is_stream, of_this_machine, read_jobs
@@ -20,6 +21,7 @@ from dmlcpu.batch.jobs.operations import version_of
 from dmlcpu.batch.jobs.packed import PackedJobs, Tasks
 from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.common.cleanup import OnFailure
+from dmlcpu.common.secrets import without_secrets
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime.threads import limit_threads
 
@@ -82,14 +84,19 @@ def prepare(
     lock: bool,
     require_chunks: bool,
     check_as_you_go: bool = False,
+    retries: int = 2,
+    timeout: float | None = None,
 ) -> Prepared:
     """Read jobs, leave out those that are done, and check the others. The manifest stays locked if `lock` is true.
 
     Without it, as nothing will run, the chunks that zarr arrays lack are counted.
     With `check_as_you_go` only what jobs look like is checked; `Prepared.check` does the rest.
+
+    Web servers that are busy are asked again, up to `retries` times. A check takes no longer than `timeout`.
     """
     listing = read_jobs(jobs, directory)
-    packed = PackedJobs(jobs_of(listing))
+    with patience(retries, timeout):
+        packed = PackedJobs(jobs_of(listing))
     apart, options = Apart(packed, listing.directory), packed.options
     path = manifest_of(jobs, resume.manifest)
     if path and apart.uses(path):
@@ -101,11 +108,12 @@ def prepare(
 
     def check(task: Task) -> Task:
         assert task.job is not None
-        with limit_threads(limits.threads):  # the choice of kernels may depend on it
+        with limit_threads(limits.threads), patience(retries, timeout):  # the choice of kernels may depend on threads
             return checker.task(Place(task.where, task.id, options=options), task.job)
 
     todo, skipped = Tasks(), Counter[str]()
-    with OnFailure(recorded.close if recorded else lambda: None), limit_threads(limits.threads):
+    close = recorded.close if recorded else lambda: None
+    with OnFailure(close), limit_threads(limits.threads), patience(retries, timeout):
         for place, job in progress.checking(apart.checked(), len(packed)):
             sound = None if place.faults else job
             if sound and (why := resume.skips(records.get(sound.id), sound, listing.directory)):
@@ -132,10 +140,12 @@ def is_done(record: Record, job: Job, directory: Path, content_hash: bool) -> bo
     """Return whether a record is of this very job, and its files are what they were."""
     if record.get("outcome") != DONE or record.get("version") != version_of(job.op):
         return False
-    if as_line({"": record.get("job")}) != as_line({"": job.description}):  # as text: NaN is not equal to itself
+    before, now = (as_line({"": each}).decode() for each in (record.get("job"), job.description))
+    if before != now and without_secrets(before) != now:  # as text: NaN is not equal to itself
         return False
     try:
-        inputs = identities(job, directory, content=content_hash)
+        with deadline():
+            inputs = identities(job, directory, content=content_hash)
         outputs = record.get("outputs")
         return (
             _same(record.get("inputs"), inputs, content_hash, here=record.get("here", False))
@@ -149,7 +159,10 @@ def is_done(record: Record, job: Job, directory: Path, content_hash: bool) -> bo
 
 def _same(before: Any, now: Mapping[str, Mapping[str, Any]], content_hash: bool, *, here: bool) -> bool:
     """Return whether files are what they were. A remote file whose server does not tell its version is not."""
-    if not isinstance(before, dict) or before.keys() != now.keys():
+    if not isinstance(before, dict):
+        return False
+    before, now = ({without_secrets(path): state for path, state in each.items()} for each in (before, now))
+    if before.keys() != now.keys():
         return False
     for path, state in now.items():
         if content_hash:  # a file that was only touched is the same

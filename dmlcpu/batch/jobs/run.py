@@ -219,7 +219,9 @@ def run_jobs(
     resume, display = Resume(manifest, force, retry_failed, content_hash), Progress(shown=progress)
     checks = {"require_chunks": require_chunks, "check_as_you_go": check_as_you_go}
     with terminated_as_interrupted():
-        prepared = prepare(jobs, directory, limits, resume, display, lock=True, **checks)
+        prepared = prepare(
+            jobs, directory, limits, resume, display, lock=True, **checks, retries=retries, timeout=timeout
+        )
     try:
         if prepared.faults and not keep_going:
             raise JobsError(prepared.source, prepared.faults)

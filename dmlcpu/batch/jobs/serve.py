@@ -9,6 +9,7 @@ from functools import partial
 from threading import Thread
 from typing import Any, TypeVar
 
+from dmlcpu.batch.files.web import pause
 from dmlcpu.batch.jobs.dispatch import WorkerError
 from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.open_inputs import OnRead
@@ -22,7 +23,6 @@ T = TypeVar("T")
 # For the files of small jobs a second one gains nothing (3,000 jobs of 64 KB, Zen 4).
 _WRITERS = 2
 _PATIENCE = 0.5  # seconds that an interrupted run waits for its threads
-_DOUBLINGS = 6  # of the pause before a task is tried again, at most
 _TICK = 0.1  # seconds between looks at stopping() in a pause
 _AHEAD = 8  # jobs that are read ahead, at most
 
@@ -177,7 +177,7 @@ class _Loop:
         for number in range(self._settings.retries):
             if not step.may_pass:
                 break
-            end = time.monotonic() + self._settings.pause * 2 ** min(number, _DOUBLINGS)
+            end = time.monotonic() + pause(number, self._settings.pause)
             while (left := end - time.monotonic()) > 0:
                 if self._stopping():
                     raise Stopped

@@ -6,6 +6,7 @@ import functools
 import logging
 import os
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,11 +16,13 @@ from dmlcpu.batch.files import FileError, Identity, Writer, create, identity
 from dmlcpu.batch.files.identities import differs
 from dmlcpu.batch.files.remote import located
 from dmlcpu.batch.files.targets import sync_folder
+from dmlcpu.batch.files.web import patience
 from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.open_inputs import JobError, OnRead, OpenArguments, open_arguments
 from dmlcpu.batch.jobs.operations import Operation, operation_of
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Sink, Stopped, Tensor
+from dmlcpu.common.secrets import without_secrets
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime.threads import limit_threads
 
@@ -92,7 +95,8 @@ class Step:
             return
         start = time.perf_counter()
         try:
-            action()
+            with patience(self._settings.retries):
+                action()
         except BaseException as error:
             self.discard()
             if not isinstance(error, Exception) or isinstance(error, Stopped):
@@ -102,7 +106,8 @@ class Step:
             cause = error if isinstance(error, OSError) else error.__cause__
             lasting = isinstance(cause, _LASTING) or getattr(cause, "errno", None) in _LASTING_NUMBERS
             self.may_pass = isinstance(cause, OSError) and not lasting
-            _log.debug("%s failed", self._job.id, exc_info=error)
+            if _log.isEnabledFor(logging.DEBUG):
+                _log.debug("%s failed\n%s", self._job.id, without_secrets("".join(traceback.format_exception(error))))
         finally:
             self._seconds += time.perf_counter() - start
 

@@ -13,7 +13,7 @@ import pytest
 from web_server import Server, serving
 from writing import check_reads, write
 
-from dmlcpu.batch.files import FileError, create, identity, open_source, remote
+from dmlcpu.batch.files import FileError, create, identity, open_source, remote, web
 from dmlcpu.batch.files.remote import is_remote, located, matching, suffix_of
 from dmlcpu.common.regions import Tensor
 
@@ -174,7 +174,7 @@ def test_errors_of_the_network(server: Server, tmp_path: Path) -> None:
 
 
 def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_SILENT", 0.2)
+    monkeypatch.setattr(web, "SILENT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(OSError, match="reading failed"):
         open_source(f"http://127.0.0.1:{silent.getsockname()[1]}/x.npy")
 

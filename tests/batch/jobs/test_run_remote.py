@@ -139,7 +139,7 @@ def test_a_file_whose_state_is_not_known_is_not_read(
 
 
 def test_a_file_whose_state_is_not_known_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(file: str, *, content: bool) -> Any:
+    def failing(file: str, **_: bool) -> Any:
         raise OSError(5, "reading failed")
 
     save_inputs(tmp_path, 1)

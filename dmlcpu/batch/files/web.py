@@ -1,0 +1,187 @@
+"""Requests to web servers, as fsspec makes them: tried again, ended in time, and with answers of bounded length."""
+
+import asyncio
+import contextlib
+import email.utils
+import errno
+import itertools
+import logging
+import random
+import re
+import time
+from collections.abc import Coroutine, Generator, Iterator
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+SILENT = 60  # seconds after which a web server is given up
+_BUSY = (429, 503)  # answers after which a request is made again
+_LONGEST = 300  # seconds that a server may have a client wait
+_DOUBLINGS = 6  # of a pause, at most
+_MOST = 64 << 20  # bytes of an answer to a request for all: a list of files
+_PIECE = 1 << 16
+
+_log = logging.getLogger("dmlcpu")
+_redirects: set[tuple[str | None, str | None]] = set()  # that were said
+
+
+class RemoteError(OSError):
+    """A remote file cannot be read."""
+
+
+class _Patience(NamedTuple):
+    retries: int = 0  # of a request that a server is too busy to answer
+    seconds: float | None = None  # that a job's check may take
+    end: float | None = None  # of the check at hand
+
+
+_patience: ContextVar[_Patience] = ContextVar("patience", default=_Patience())
+
+
+@contextlib.contextmanager
+def patience(retries: int, seconds: float | None = None) -> Iterator[None]:
+    """Have requests of a block made again so often, and, within `deadline`, end after some seconds."""
+    token = _patience.set(_Patience(retries, seconds))
+    try:
+        yield
+    finally:
+        _patience.reset(token)
+
+
+@contextlib.contextmanager
+def deadline() -> Iterator[None]:
+    """Have all requests of a block together end after the seconds of `patience`."""
+    now = _patience.get()
+    token = _patience.set(now._replace(end=now.seconds and time.monotonic() + now.seconds))
+    try:
+        yield
+    finally:
+        _patience.reset(token)
+
+
+def too_late() -> str | None:
+    """Return that the block at hand takes too long, in words; None if it does not."""
+    _, seconds, end = _patience.get()
+    return f"took longer than {seconds:g} s" if end and time.monotonic() >= end else None
+
+
+def pause(number: int, first: float = 0.1, asked: str | None = None) -> float:
+    """Return the seconds before a try: each time about twice as many, and not the same for all who wait.
+
+    asked: the answer's Retry-After, seconds or a date.
+    """
+    own = first * 2 ** min(number, _DOUBLINGS) * random.uniform(0.5, 1.5)  # noqa: S311
+    if asked is None:
+        return own
+    with contextlib.suppress(ValueError):
+        return own + max(0.0, float(asked) if asked.isdecimal() else _until(asked))
+    return own
+
+
+def _until(date: str) -> float:
+    return email.utils.parsedate_to_datetime(date).timestamp() - time.time()
+
+
+async def client(**options: Any) -> "_Session":
+    """Return what fsspec makes requests with."""
+    import aiohttp
+
+    return _Session(aiohttp.ClientSession(**options))
+
+
+class _Session:
+    """A session of aiohttp's."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._busy: set[str] = set()  # servers that had been too busy for all tries: others do not wait again
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def get(self, url: Any, **options: Any) -> "_Asked":
+        return _Asked(self._answer("GET", url, options))
+
+    def head(self, url: Any, **options: Any) -> "_Asked":
+        return _Asked(self._answer("HEAD", url, options))
+
+    async def _answer(self, method: str, url: Any, options: dict[str, Any]) -> Any:
+        retries, seconds, end = _patience.get()
+        for number in itertools.count():
+            left = seconds if end is None else end - time.monotonic()
+            if left is not None:
+                if left <= 0:
+                    raise TimeoutError
+                options["timeout"] = self._session.timeout.__class__(left, sock_connect=SILENT, sock_read=SILENT)
+            response = await self._session.request(method, url, **options)
+            _say_redirect(response)
+            server = f"{response.url.host}:{response.url.port}"
+            if response.status not in _BUSY:
+                self._busy.discard(server)
+                break
+            wait = pause(number, asked=response.headers.get("Retry-After"))
+            is_late = left is not None and wait >= left
+            if number >= retries or server in self._busy or wait > _LONGEST or is_late:
+                self._busy.add(server)
+                break
+            response.release()
+            await asyncio.sleep(wait)
+        response.content = _Bounded(response.content, _most(response, options))
+        return response
+
+
+class _Asked:
+    """A request, of which the answer is awaited, or the block of it entered."""
+
+    def __init__(self, answer: Coroutine[Any, Any, Any]) -> None:
+        self._answer = answer
+        self._response: Any = None
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._answer.__await__()
+
+    async def __aenter__(self) -> Any:
+        self._response = await self._answer
+        return await self._response.__aenter__()
+
+    async def __aexit__(self, *exception: Any) -> None:
+        await self._response.__aexit__(*exception)
+
+
+class _Bounded:
+    """The body of an answer, of which at most some bytes are read at once."""
+
+    def __init__(self, body: Any, most: int) -> None:
+        self._body, self._most = body, most
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._body, name)
+
+    async def read(self, size: int = -1) -> bytes:
+        if size >= 0:
+            piece: bytes = await self._body.read(size)
+            return piece
+        got = bytearray()
+        while piece := await self._body.read(_PIECE):
+            got += piece
+            if len(got) > self._most:
+                found = f"the server sent more than {self._most:,} bytes, and {self._most:,} were requested"
+                raise RemoteError(errno.EIO, found)
+        return bytes(got)
+
+
+def _most(response: Any, options: dict[str, Any]) -> int:
+    """Return how many bytes an answer may have."""
+    asked = re.fullmatch(r"bytes=(\d*)-(\d+)", options.get("headers", {}).get("Range", ""))
+    if asked is None:
+        return _MOST
+    first, last = int(asked[1] or 1), int(asked[2])
+    return last - first + 1 if response.status == 206 else max(_MOST, last + 1)  # the latter of a server without ranges
+
+
+def _say_redirect(response: Any) -> None:
+    """Say, once, that a server has sent a request on to another one."""
+    if response.history:
+        places = response.history[0].url.host, response.url.host
+        if places[0] != places[1] and places not in _redirects:
+            _redirects.add(places)
+            _log.warning("%s redirects to %s", *places)
