@@ -23,7 +23,14 @@ def test_secrets(text: str, shown: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["a@b", "https://host/a@b.npy", "https://h/x.npy?key=1&part=2", "x.npy?token=1", "s3://bucket/x.npy, by me@home", ""],
+    [
+        "a@b",
+        "https://host/a@b.npy",
+        "https://h/x.npy?key=1&part=2",
+        "x.npy?token=1",
+        "s3://bucket/x.npy, by me@home",
+        "",
+    ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert without_secrets(text) == text

@@ -36,8 +36,9 @@ def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = Fal
     With `settled` a change that comes later gives another identity for sure: if the times are within a tick of now, it
     waits for that to pass. Raises OSError, and FileError for a pipe, a device, or a file that changes all the time.
     """
+    path = remote.base_of(os.fspath(path))
     if remote.is_remote(path):
-        return remote.identity(os.fspath(path), content=content)
+        return remote.identity(path, content=content)
     for _ in range(_LOOKS if settled else 1):
         status = os.stat(path)
         is_folder = stat.S_ISDIR(status.st_mode)
@@ -70,7 +71,7 @@ def differs(before: Any, now: Mapping[str, Any], *, same_place: bool) -> bool:
 
 
 def _left(states: Iterable[os.stat_result]) -> float:
-    """Return the seconds until no time is within a tick of now. Clocks of servers may be ahead, but not by much more."""
+    """Return the seconds until no time is within a tick of now. A server's clock may be ahead, by no more."""
     now, left = time.time_ns(), 0
     for status in states:
         for when in (status.st_mtime_ns, status.st_ctime_ns):

@@ -27,18 +27,50 @@ from dmlcpu.common.secrets import without_secrets
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _LOCAL = re.compile(r"^(file|local)://", re.IGNORECASE)
+# File systems that read from another one, which follows after `::` in a chained URL; the first ones keep copies.
+_COPIES = ("simplecache", "filecache", "blockcache", "cached")
+_LINKS = (*_COPIES, "zip", "tar", "libarchive", "dir")
+_NAME = "::"  # between the parts of a chained URL, and between a file and the name of an array in it
 PIECE = 4 << 20  # bytes of one request, at most
 # What file systems tell of a file that differs when its content does.
 _VERSIONS = (
     *("ETag", "etag", "Last-Modified", "LastModified", "last_modified", "VersionId", "generation", "updated", "mtime"),
-    *("modificationTime", "modify", "created", "ino", "Content-MD5", "md5Hash", "crc32c", "Digest", "sha"),
+    *("modificationTime", "modify", "created", "ino", "Content-MD5", "md5Hash", "crc32c", "Digest", "sha", "CRC"),
 )
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Return whether a path is a URL of another file system than the machine's own."""
     text = os.fspath(path)
-    return _URL.match(text) is not None and _LOCAL.match(text) is None
+    return (_URL.match(text) is not None and _LOCAL.match(text) is None) or (_NAME in text and len(_chain(text)[0]) > 1)
+
+
+def _chain(path: str) -> tuple[list[str], str | None]:
+    """Return the parts of a chained URL, which may be one, and the name of an array that follows."""
+    parts, links = path.split(_NAME), 0
+    while links < len(parts) - 1 and _is_link(parts[links]):
+        links += 1
+    if not links:
+        file, separator, name = path.rpartition(_NAME)
+        return ([file], name) if separator else ([path], None)
+    return parts[: links + 1], _NAME.join(parts[links + 1 :]) or None
+
+
+def _is_link(part: str) -> bool:
+    protocol, separator, _ = part.partition("://")
+    return protocol in (_LINKS if separator else _COPIES)
+
+
+def file_and_name(path: str) -> tuple[str, str | None]:
+    """Split FILE::NAME, where FILE may be a chained URL; without a name the second is None."""
+    parts, name = _chain(path)
+    return _NAME.join(parts), name
+
+
+def base_of(path: str) -> str:
+    """Return the file of this machine that a chained URL reads from; another path as it is."""
+    parts, _ = _chain(path)
+    return path if len(parts) == 1 or is_remote(parts[-1]) else local(parts[-1])
 
 
 def local(path: str) -> str:
@@ -47,8 +79,14 @@ def local(path: str) -> str:
 
 
 def located(directory: str | os.PathLike[str], path: str) -> str:
-    """Return where a path is that is relative to a directory: a URL is not."""
-    return path if is_remote(path) else os.path.join(directory, local(path))
+    """Return where a path is that is relative to a directory: a URL is not, but a chained one may end in such a path."""
+    if not is_remote(path):
+        return os.path.join(directory, local(path))
+    parts, _ = _chain(path)
+    if len(parts) == 1:
+        return path
+    last = parts[-1] if is_remote(parts[-1]) else os.path.abspath(located(directory, parts[-1]))
+    return _NAME.join([*parts[:-1], last])
 
 
 def is_web(path: str) -> bool:
@@ -61,14 +99,35 @@ def without_query(path: str) -> str:
     return re.split("[?#]", path, maxsplit=1)[0] if is_web(path) else path
 
 
+def _naming(parts: list[str]) -> int:
+    """Return which part of a chained URL names the file that is read: caches have no name of their own."""
+    return next((number for number, part in enumerate(parts) if part.partition("://")[2]), len(parts) - 1)
+
+
+def naming(path: str) -> str:
+    """Return the part of a chained URL that names the file that is read; another path as it is."""
+    parts, _ = _chain(path)
+    return parts[_naming(parts)] if len(parts) > 1 else path
+
+
 def suffix_of(path: str | os.PathLike[str]) -> str:
     """Return the suffix of a file's name, in lower case."""
-    return os.path.splitext(without_query(os.fspath(path)))[1].lower()
+    return os.path.splitext(without_query(naming(os.fspath(path))))[1].lower()
 
 
-def matching(pattern: str) -> list[str]:
+def matching(pattern: str, directory: str | os.PathLike[str] = "") -> list[str]:
     """Return the URLs that match a pattern with ``*``, in order. Raises OSError, or ImportError without fsspec."""
-    system, stripped = file_system(pattern)
+    system, stripped = file_system(located(directory, pattern))
+    parts, _ = _chain(pattern)
+    if len(parts) > 1:
+        number = _naming(parts)
+        before, pattern, after = parts[:number], parts[number], parts[number + 1 :]
+        found = _matching(system, stripped, pattern)
+        return [_NAME.join([*before, each, *after]) for each in found]
+    return _matching(system, stripped, pattern)
+
+
+def _matching(system: Any, stripped: str, pattern: str) -> list[str]:
     sign = re.search(r"[*?\[]", pattern)
     fixed = pattern[: pattern.rindex("/", 0, sign.start()) + 1] if sign else pattern
     root = system._strip_protocol(fixed)
@@ -89,6 +148,8 @@ def identity(url: str, *, content: bool) -> dict[str, int | str]:
     ``sha256`` instead. It has ``size`` alone if the server tells nothing, and for zarr folders of web servers, which
     have no list of files.
     """
+    while (copy := url.partition(_NAME))[0].partition("://")[0] in _COPIES and copy[2]:  # which may be old
+        url = copy[2]
     system, path = file_system(url)
     is_folder = suffix_of(url) == ".zarr"
     with reached():
@@ -134,6 +195,10 @@ def options_of(url: str) -> dict[str, Any]:
 
     Nothing is unpacked on the way: an answer would take any amount of memory, before its length is compared.
     """
+    parts, _ = _chain(url)
+    if len(parts) > 1:  # files of archives, and copies, are those of now: another file system each time
+        last = parts[-1].partition("://")[0].lower()
+        return {"skip_instance_cache": True, **({last: options_of(parts[-1])} if is_web(parts[-1]) else {})}
     if not is_web(url):
         return {}
     timeout = _package("aiohttp", url).ClientTimeout(sock_connect=web.SILENT, sock_read=web.SILENT)
@@ -191,7 +256,7 @@ class RemoteFile(io.RawIOBase):
             system.invalidate_cache()
             info = _info(system, path)
             self.size: int = info["size"]
-            is_http = is_web(path)
+            is_http = is_web(path) and not hasattr(system, "target_protocol")  # of copies
             self._file = system.open(path, "rb", cache_type="none", **({"size": self.size} if is_http else {}))
             if isinstance(self._file, io.BytesIO):  # a file in memory, whose position all share
                 self._file = io.BytesIO(self._file.getbuffer())

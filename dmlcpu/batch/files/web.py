@@ -34,7 +34,8 @@ class _Patience(NamedTuple):
     end: float | None = None  # of the check at hand
 
 
-_patience: ContextVar[_Patience] = ContextVar("patience", default=_Patience())
+_NO_PATIENCE = _Patience()
+_patience: ContextVar[_Patience] = ContextVar("patience", default=_NO_PATIENCE)
 
 
 @contextlib.contextmanager
@@ -69,7 +70,7 @@ def pause(number: int, first: float = 0.1, asked: str | None = None) -> float:
 
     asked: the answer's Retry-After, seconds or a date.
     """
-    own = first * 2 ** min(number, _DOUBLINGS) * random.uniform(0.5, 1.5)  # noqa: S311
+    own = first * 2 ** min(number, _DOUBLINGS) * random.uniform(0.5, 1.5)
     if asked is None:
         return own
     with contextlib.suppress(ValueError):

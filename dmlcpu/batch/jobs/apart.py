@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.remote import is_remote, local
+from dmlcpu.batch.files.remote import base_of, is_remote, local
 from dmlcpu.batch.files.targets import stray
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import Job, files_of
@@ -48,6 +48,7 @@ class Apart:
 
     def _name(self, path: str) -> str:
         """Return a file's one name, however a job spells it: by links, with `..` or from the root."""
+        path = base_of(path)
         if is_remote(path):
             return path
         folder, name = os.path.split(local(path))

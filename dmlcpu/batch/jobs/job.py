@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmlcpu.batch.files import FileError, Identity, identity
-from dmlcpu.batch.files.remote import is_remote, local, located, matching, without_query
+from dmlcpu.batch.files.remote import file_and_name, is_remote, local, located, matching, naming, without_query
 from dmlcpu.batch.jobs.entries import DEEPEST, Entry, Listing
 from dmlcpu.batch.jobs.faults import JobFault, Place
 from dmlcpu.batch.jobs.operations import canonical, is_path, operation_of
@@ -128,7 +128,7 @@ def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job |
     if entry.place.faults:
         yield entry.place, None
         return
-    base = _fixed_part(pattern) if pattern is not None else ""
+    base = _fixed_part(naming(pattern)) if pattern is not None else ""
 
     def found() -> Iterator[tuple[str, Place, Job | None]]:
         for number, path in enumerate(paths):
@@ -149,7 +149,7 @@ def _matching(entry: Entry, pattern: str, directory: Path) -> list[str]:
     if not is_remote(pattern):
         return sorted(glob.glob(pattern, root_dir=directory, recursive=True))
     try:
-        return matching(pattern)
+        return matching(pattern, directory)
     except (OSError, MissingExtraError) as error:
         reason = getattr(error, "strerror", None) or error
         entry.place.refuse("glob", f"{pattern!r}: {reason}", "a pattern of files that can be listed")
@@ -178,7 +178,7 @@ def _may_match(output: str | Mapping[str, str], base: str) -> bool:
 
 def _placeholders(path: str, file: FileInput, base: str, number: int) -> dict[str, str]:
     """Return the values of `{path}` and the other placeholders; `{folder}` is relative to `base`."""
-    parent, name = os.path.split(without_query(file.path))
+    parent, name = os.path.split(without_query(naming(file.path)))
     folder = os.path.relpath(parent or ".", base) if base else "."
     stem = os.path.splitext(name)[0]
     names = {"path": path, "name": name, "stem": stem, "array": file.name or ""}
@@ -187,8 +187,8 @@ def _placeholders(path: str, file: FileInput, base: str, number: int) -> dict[st
 
 def split_name(path: str, directory: Path) -> tuple[str, str | None]:
     """Split FILE::NAME; without a name, and of a file that is called so, the second is None."""
-    file, separator, name = path.rpartition(_NAME)
-    return (file, name) if separator and not os.path.exists(located(directory, path)) else (path, None)
+    file, name = file_and_name(path)
+    return (file, name) if name is not None and not os.path.exists(located(directory, path)) else (path, None)
 
 
 def _job(

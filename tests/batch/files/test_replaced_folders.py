@@ -138,7 +138,9 @@ def overlay(tmp_path: Path) -> Iterator[Path]:
         folder.mkdir()
     write(layers["lower"] / "y.zarr", y=ARRAY)
     Int8Index(np.eye(4, dtype="f4")).save(layers["lower"] / "x.index")
-    options = ",".join(f"{name}={layers[at]}" for name, at in zip(("lowerdir", "upperdir", "workdir"), layers, strict=False))
+    options = ",".join(
+        f"{name}={layers[at]}" for name, at in zip(("lowerdir", "upperdir", "workdir"), layers, strict=False)
+    )
     command = ["mount", "-t", "overlay", "overlay", "-o", options, str(layers["merged"])]
     if sys.platform != "linux" or shutil.which("mount") is None:
         pytest.skip("no overlay file systems")

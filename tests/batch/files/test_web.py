@@ -99,7 +99,7 @@ def test_an_endless_answer_takes_no_memory(server: Server) -> None:
     server.endless = True
     tracemalloc.start()
     try:
-        with pytest.raises(OSError, match="the server sent more than .* bytes, and .* were requested"):
+        with pytest.raises(OSError, match=r"the server sent more than .* bytes, and .* were requested"):
             open_source(f"{server.url}/x.npy")
         assert tracemalloc.get_traced_memory()[1] < 20 << 20
     finally:

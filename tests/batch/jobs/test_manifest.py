@@ -34,7 +34,9 @@ def test_outcomes_are_found_again(tmp_path: Path) -> None:
     path = tmp_path / "new" / "manifest"
     saved(path, a="done", b="failed")
     place = f'"place": {path.stat().st_ino}'
-    lines = [f'{{"id": "{id_}", "outcome": "{outcome}", {place}}}\n' for id_, outcome in (("a", "done"), ("b", "failed"))]
+    lines = [
+        f'{{"id": "{id_}", "outcome": "{outcome}", {place}}}\n' for id_, outcome in (("a", "done"), ("b", "failed"))
+    ]
     assert path.read_text() == "".join([HEADER, *lines])
     assert recorded(path) == {"a": "done", "b": "failed"}
     assert [entry.name for entry in path.parent.iterdir()] == ["manifest"]
