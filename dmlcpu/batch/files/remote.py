@@ -79,7 +79,7 @@ def local(path: str) -> str:
 
 
 def located(directory: str | os.PathLike[str], path: str) -> str:
-    """Return where a path is that is relative to a directory: a URL is not, but a chained one may end in such a path."""
+    """Return where a path is that is relative to a directory: only the end of a chained URL may be."""
     if not is_remote(path):
         return os.path.join(directory, local(path))
     parts, _ = _chain(path)

@@ -70,7 +70,7 @@ def pause(number: int, first: float = 0.1, asked: str | None = None) -> float:
 
     asked: the answer's Retry-After, seconds or a date.
     """
-    own = first * 2 ** min(number, _DOUBLINGS) * random.uniform(0.5, 1.5)
+    own: float = first * 2 ** min(number, _DOUBLINGS) * random.uniform(0.5, 1.5)
     if asked is None:
         return own
     with contextlib.suppress(ValueError):
