@@ -9,6 +9,7 @@ from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import FileInput, Job, Task, Work
 
 Check = Callable[[Task], Task]
+_OF_FILES = ("size", "mtime_ns", "ctime_ns", "inode")  # what most identities have, kept without these names
 
 
 def _pack(where: str, job: Job, more: Any = None) -> bytes | None:
@@ -76,7 +77,8 @@ class Tasks(Sequence[Task]):
             self._works.append(None)
             return
         key = tuple(tuple(each.items()) if isinstance(each, Mapping) else each for each in task.work)
-        self._rows.append(_pack(task.where, task.job, (dict(task.inputs), dict(task.places))) or task)
+        inputs = {path: tuple(it.values()) if tuple(it) == _OF_FILES else it for path, it in task.inputs.items()}
+        self._rows.append(_pack(task.where, task.job, (inputs, dict(task.places))) or task)
         self._works.append(self._known.setdefault(key, task.work))
 
     def __len__(self) -> int:
@@ -88,7 +90,11 @@ class Tasks(Sequence[Task]):
         task, work = self._rows[position], self._works[position]
         if not isinstance(task, Task):
             assert work is not None
-            where, job, (inputs, places) = _unpack(task)
+            where, job, (kept, places) = _unpack(task)
+            inputs = {
+                path: dict(zip(_OF_FILES, it, strict=True)) if isinstance(it, tuple) else it
+                for path, it in kept.items()
+            }
             task = Task(where, job.id, [], job, inputs, work, places)
         if self._check is not None:
             task = self._checked[position] = self._check(task)
