@@ -20,7 +20,6 @@ from dmlcpu.interop.onnx.choice import (
     Values,
     candidates,
     chosen,
-    saturates,
     saturating,
 )
 from dmlcpu.interop.onnx.costs import cost_of_cut
@@ -68,14 +67,14 @@ class Program:
         self._values: dict[str, Any] = {}  # of inputs that are not given, and of results that are constant
         self._results = [each.name for each in source.proto.graph.output]
         self._steps: list[_Step] = []
-        self._exact = False  # whether ONNX Runtime is set so that no product of bytes saturates
         package = runtime()
+        self._saturating = saturating(source) if package else set()  # then ONNX Runtime is set to be exact
         if package is None:
             self._run_alone(source, qdq=qdq)
         elif not self._cut(package, source, take, options, qdq=qdq):
             self.counts[DMLCPU].clear()
             try:
-                self.session = session_of(package, source.given, options, exact=self._exact)
+                self.session = session_of(package, source.given, options, exact=bool(self._saturating))
             except Exception as error:  # ONNX Runtime's errors have no class in common
                 found = f"refused by ONNX Runtime ({_first_line(error)})"
                 raise UnsupportedError(NAME, "model", found, "models that ONNX Runtime runs") from error
@@ -104,7 +103,7 @@ class Program:
 
     def _cut(self, package: ModuleType, source: Source, take: str | Sequence[str], options: Any, *, qdq: bool) -> bool:
         """Cut a model into steps; return False if it is better whole, or cannot be cut."""
-        names = TAKEN | ({"MatMul"} if qdq else set()) | ({"DequantizeLinear"} if saturates() else set())
+        names = TAKEN | ({"MatMul"} if qdq else set())
         if take in (AUTO, ALL) and not any(name_of(node) in names for node in model_nodes(source.proto)):
             return False
         try:
@@ -118,9 +117,6 @@ class Program:
             threads = get_num_threads()
             taken = chosen(values, take, threads, lambda: cost_of_cut(package, threads))
             parts = cut(graph, values.constants, lambda node: result_of(node) in taken)
-            wrong = [node for node in saturating(values) if result_of(node) not in taken]
-            self._exact = bool(wrong)
-            self.counts[PASSED_ON].update(f"{name_of(node)}: {EXACT}" for node in wrong)
             if not taken:
                 self.counts[PASSED_ON][f"left whole: {FASTER}"] += len(candidates(values))
                 return False
@@ -147,8 +143,8 @@ class Program:
     ) -> None:
         """Make the steps of parts."""
         constants = constants_of(model.graph)
-        given = {each.name for each in model.graph.input}
-        defaults = {each.name: each for each in model.graph.initializer if each.name in given}
+        inputs = {each.name for each in model.graph.input}
+        defaults = {each.name: each for each in model.graph.initializer if each.name in inputs}
         results = {name: constants[name] for name in self._results if name in constants}
         self._values = {name: numpy_helper.to_array(source.inner(each)) for name, each in (defaults | results).items()}
         types = self._types if package else {each.name: each.type for each in model.graph.input}
@@ -162,9 +158,8 @@ class Program:
                 self.counts[DMLCPU].update(map(name_of, part.nodes))
             else:
                 check_exchange(small)
-                runner = session_of(
-                    package, small.SerializeToString(), options, folder=source.folder, exact=self._exact
-                )
+                given, exact = small.SerializeToString(), bool(self._saturating)
+                runner = session_of(package, given, options, folder=source.folder, exact=exact)
             used = [*part.inputs, *part.outputs]
             steps.append(_Step(runner, part.inputs, part.outputs, [name for name in used if name not in later]))
             later.update(used)
@@ -172,13 +167,15 @@ class Program:
 
     def _count(self, nodes: Sequence[onnx.NodeProto], whole: onnx.ModelProto | None) -> None:
         """Count nodes that ONNX Runtime runs; in parts of a model, with the reason."""
-        for node in [*model_nodes(whole)] if whole else nodes:
+        found = [*model_nodes(whole)] if whole else [each for node in nodes for each in (node, *nodes_inside(node))]
+        for node in found:
             self.counts[ONNXRUNTIME][name_of(node)] += 1
+            if not self._saturating.isdisjoint(node.input):
+                self.counts[PASSED_ON][f"{name_of(node)}: {EXACT}"] += 1
         for node in nodes:
             if whole is None and (why := WHY_LEFT.get(name_of(node))):
                 self.counts[PASSED_ON][f"{name_of(node)}: {why}"] += 1
             for inner in nodes_inside(node):
-                self.counts[ONNXRUNTIME][name_of(inner)] += whole is None
                 if name_of(inner) in TAKEN:
                     self.counts[PASSED_ON][f"{name_of(inner)}: in {node.op_type}, which runs whole"] += 1
 
