@@ -29,7 +29,7 @@ from dmlcpu.interop.onnx.kernels import Kernels
 from dmlcpu.interop.onnx.loading import Source
 from dmlcpu.interop.onnx.ops import OPS
 from dmlcpu.interop.onnx.patterns import join
-from dmlcpu.interop.onnx.runtime import check_exchange, runtime, session_of, types_of
+from dmlcpu.interop.onnx.runtime import runtime, session_of, types_of
 from dmlcpu.runtime.threads import get_num_threads
 
 _log = logging.getLogger("dmlcpu")
@@ -97,9 +97,8 @@ class Program:
         if others := {name_of(node) for node in model.graph.node} - known:
             allowed = f"without the package onnxruntime {', '.join(sorted(known))}: pip install onnxruntime"
             raise UnsupportedError(NAME, "a node", ", ".join(sorted(others)), allowed)
-        self._add(
-            [Part(True, [*model.graph.node], [each.name for each in model.graph.input], self._results)], model, source
-        )
+        types = {each.name: each.type for each in model.graph.input}
+        self._add([Part(True, [*model.graph.node], [*types], self._results)], model, source, types)
 
     def _cut(self, package: ModuleType, source: Source, take: str | Sequence[str], options: Any, *, qdq: bool) -> bool:
         """Cut a model into steps; return False if it is better whole, or cannot be cut."""
@@ -111,17 +110,15 @@ class Program:
             model = join(plain, qdq=qdq)
             graph = model.graph
             joined = {name for node in plain.graph.node if name_of(node) == "QuantizeLinear" for name in node.output}
-            read = {name for node in graph.node if name_of(node) in TAKEN for name in node.input}
-            # Of the plain model, because ONNX does not know the operators that take the place of others.
-            values = Values(graph, types_of(package, plain, read - constants_of(graph).keys() - {""}), source, joined)
+            types = types_of(package, model, source)
+            values = Values(graph, types, source, joined)
             threads = get_num_threads()
             taken = chosen(values, take, threads, lambda: cost_of_cut(package, threads))
             parts = cut(graph, values.constants, lambda node: result_of(node) in taken)
             if not taken:
                 self.counts[PASSED_ON][f"left whole: {FASTER}"] += len(candidates(values))
                 return False
-            self._types = types_of(package, plain, {name for part in parts for name in (*part.inputs, *part.outputs)})
-            self._add(parts, model, source, package, options)
+            self._add(parts, model, source, types, package, options)
         except DmlError:
             raise
         except Exception as error:  # of ONNX's inference, or ONNX Runtime's, which have no class in common
@@ -138,6 +135,7 @@ class Program:
         parts: list[Part],
         model: onnx.ModelProto,
         source: Source,
+        types: dict[str, onnx.TypeProto],
         package: Any = None,
         options: Any = None,
     ) -> None:
@@ -147,9 +145,10 @@ class Program:
         defaults = {each.name: each for each in model.graph.initializer if each.name in inputs}
         results = {name: constants[name] for name in self._results if name in constants}
         self._values = {name: numpy_helper.to_array(source.inner(each)) for name, each in (defaults | results).items()}
-        types = self._types if package else {each.name: each.type for each in model.graph.input}
         steps, later = [], {*self._results}
         for part in reversed(parts):
+            for name in {*part.inputs, *(part.outputs if package else ())} - types.keys():
+                raise TypeError(f"ONNX Runtime does not exchange {name!r} with NumPy")
             small = model_of(part, model, constants, types)
             if part.is_ours:
                 for each in small.graph.initializer:
@@ -157,7 +156,6 @@ class Program:
                 runner: _Runner = Kernels(small)
                 self.counts[DMLCPU].update(map(name_of, part.nodes))
             else:
-                check_exchange(small)
                 given, exact = small.SerializeToString(), bool(self._saturating)
                 runner = session_of(package, given, options, folder=source.folder, exact=exact)
             used = [*part.inputs, *part.outputs]
