@@ -1,5 +1,6 @@
 """What is taken: what ONNX Runtime computes wrongly, and what makes the whole model faster."""
 
+import copy
 import json
 
 import numpy as np
@@ -150,6 +151,19 @@ def test_convolutions_are_exact_by_arithmetic(vnni):
     exact = np.clip(np.rint(sums.astype(np.float32) / np.float32(9_000)), 0, 255)
     if not vnni:
         np.testing.assert_array_equal(prepared.run([x])[0][0], exact)
+
+
+def test_what_onnx_runtime_refuses_to_compute_exactly_is_run_and_said(monkeypatch):
+    """Set to be exact, it refuses int8 by int8. A product of that kind alone needs no setting."""
+    monkeypatch.setattr(choice, "saturates", lambda: True)
+    alone = product(np.int8, np.int8, weights=FULL, k=64, n=48)
+    assert prepare(alone).report()["passed on"] == {LEFT: 1}
+    both = copy.deepcopy(alone)
+    both.graph.input.append(info("a", np.uint8, ["n", 64]))
+    both.graph.output.append(info("sums", np.int32, ["n", 48]))
+    both.graph.node.append(node("MatMulInteger", ["a", "w"], ["sums"]))
+    report = prepare(both).report()["passed on"]
+    assert "MatMulInteger: it may saturate, and ONNX Runtime refuses to be exact beside int8 by int8" in report
 
 
 def test_weights_in_a_branch_are_looked_at(monkeypatch):

@@ -26,6 +26,7 @@ PRODUCTS = {
 TAKEN = {"TopK", "ScatterND", "ScatterElements", "Scatter", *PRODUCTS}
 _DYNAMIC = "DynamicQuantizeLinear"
 EXACT = "ONNX Runtime is set to be exact"
+INEXACT = "it may saturate, and ONNX Runtime refuses to be exact beside int8 by int8"
 FASTER = "ONNX Runtime is faster here"
 _JOINED = "ONNX Runtime joins it with its neighbours"
 # Why nodes that there is a kernel for were left to ONNX Runtime.
@@ -43,6 +44,8 @@ _RACES = 1024  # elements from which ONNX Runtime may reduce on several threads
 # ScatterElements writes.
 _OF_B, _OF_PRODUCT, _OF_COLUMN, _OF_TOP_K, _OF_ELEMENT = 1.2, 0.06, 1.0, 0.8, 10.0
 _NEVER_SATURATING = "ConvInteger", "Gather"
+_ZERO_POINTS = {"QLinearMatMul": 2, "QLinearConv": 2, "QGemm": 2, "MatMulInteger": 2}  # their types are those of A
+_ZERO_POINTS |= {"MatMulIntegerToFloat": 4, "QAttention": 6}
 _MOST = 128  # of the sum of two int8, whose products by 255 then fit in 16 bits
 _CALL = 5_000  # and what calling a kernel takes
 
@@ -169,7 +172,13 @@ def saturating(source: Source) -> set[str]:
     graphs = [source.proto.graph, *(body for node in nodes for body in bodies(node))]
     tensors = [(each.name, each) for graph in graphs for each in graph.initializer]
     tensors += [(node.output[0], each.t) for node in nodes if node.op_type == "Constant" for each in node.attribute]
-    read = {name for node in nodes if node.op_type not in _NEVER_SATURATING for name in node.input}
+    types = {name: tensor.data_type for name, tensor in tensors}
+    read: set[str] = set()
+    for node in nodes:
+        place = _ZERO_POINTS.get(node.op_type)
+        zero_point = node.input[place] if place and place < len(node.input) else ""
+        if node.op_type not in _NEVER_SATURATING and types.get(zero_point) != TensorProto.INT8:
+            read.update(node.input)
     found = set()
     for name, tensor in tensors:
         if (

@@ -1,5 +1,6 @@
 """What a model runs: one session of ONNX Runtime, or these kernels for nodes of theirs and sessions for the rest."""
 
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from dmlcpu.interop.onnx.choice import (
     AUTO,
     EXACT,
     FASTER,
+    INEXACT,
     TAKEN,
     WHY_LEFT,
     Values,
@@ -68,13 +70,13 @@ class Program:
         self._results = [each.name for each in source.proto.graph.output]
         self._steps: list[_Step] = []
         package = runtime()
-        self._saturating = saturating(source) if package else set()  # then ONNX Runtime is set to be exact
+        self._saturating, self._exact = saturating(source) if package else set(), EXACT
         if package is None:
             self._run_alone(source, qdq=qdq)
         elif not self._cut(package, source, take, options, qdq=qdq):
             self.counts[DMLCPU].clear()
             try:
-                self.session = session_of(package, source.given, options, exact=bool(self._saturating))
+                self.session = self._session(package, source.given, options)
             except Exception as error:  # ONNX Runtime's errors have no class in common
                 found = f"refused by ONNX Runtime ({_first_line(error)})"
                 raise UnsupportedError(NAME, "model", found, "models that ONNX Runtime runs") from error
@@ -156,12 +158,20 @@ class Program:
                 runner: _Runner = Kernels(small)
                 self.counts[DMLCPU].update(map(name_of, part.nodes))
             else:
-                given, exact = small.SerializeToString(), bool(self._saturating)
-                runner = session_of(package, given, options, folder=source.folder, exact=exact)
+                runner = self._session(package, small.SerializeToString(), options, source.folder)
             used = [*part.inputs, *part.outputs]
             steps.append(_Step(runner, part.inputs, part.outputs, [name for name in used if name not in later]))
             later.update(used)
         self._steps = steps[::-1]
+
+    def _session(self, package: ModuleType, given: bytes | str, options: Any, folder: str | None = None) -> Any:
+        """Return a session, exact if products may saturate: ONNX Runtime refuses that if it has int8 by int8, too."""
+        if not self._saturating:
+            return session_of(package, given, options, folder=folder)
+        with contextlib.suppress(Exception):  # its errors have no class in common
+            return session_of(package, given, options, folder=folder, exact=True)
+        self._exact = INEXACT
+        return session_of(package, given, options, folder=folder, exact=False)
 
     def _count(self, nodes: Sequence[onnx.NodeProto], whole: onnx.ModelProto | None) -> None:
         """Count nodes that ONNX Runtime runs; in parts of a model, with the reason."""
@@ -169,7 +179,7 @@ class Program:
         for node in found:
             self.counts[ONNXRUNTIME][name_of(node)] += 1
             if not self._saturating.isdisjoint(node.input):
-                self.counts[PASSED_ON][f"{name_of(node)}: {EXACT}"] += 1
+                self.counts[PASSED_ON][f"{name_of(node)}: {self._exact}"] += 1
         for node in nodes:
             if whole is None and (why := WHY_LEFT.get(name_of(node))):
                 self.counts[PASSED_ON][f"{name_of(node)}: {why}"] += 1

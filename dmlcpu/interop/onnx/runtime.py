@@ -33,12 +33,17 @@ _EXCHANGED = {
 
 
 def session_of(
-    package: ModuleType, given: bytes | str, options: Any = None, *, folder: str | None = None, exact: bool = False
+    package: ModuleType,
+    given: bytes | str,
+    options: Any = None,
+    *,
+    folder: str | None = None,
+    exact: bool | None = None,
 ) -> Any:
     """Return a session of a whole model, or of a part. options: SessionOptions, their attributes, or None.
 
     folder: of a part's external data. A part's threads do not spin: they would hold the cores that the kernels need.
-    exact: uint8 by int8 is computed as uint8 by uint8, which no processor saturates.
+    exact: whether uint8 by int8 is computed as uint8 by uint8, which no processor saturates; None: as options say.
     """
     if not isinstance(options, package.SessionOptions):
         attributes = {"intra_op_num_threads": get_num_threads(), "log_severity_level": 4, **(options or {})}
@@ -47,8 +52,8 @@ def session_of(
             setattr(options, name, value)
         if folder is not None:
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if exact:
-        options.add_session_config_entry("session.x64quantprecision", "1")
+    if exact is not None:
+        options.add_session_config_entry("session.x64quantprecision", str(int(exact)))
     if folder:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
     return package.InferenceSession(given, options, providers=["CPUExecutionProvider"])
