@@ -110,6 +110,12 @@ def _type(text: str, shape: list[Any] | None) -> onnx.TypeProto | None:
     kind, _, inside = text.removesuffix(")").partition("(")
     if kind == "seq" and (element := _type(inside, None)):
         return helper.make_sequence_type_proto(element)
-    number = TensorProto.DataType.Value(_ELEMENTS.get(inside, inside.upper())) if kind == "tensor" else 0
+    if kind == "map" and (element := _type(inside.partition(",")[2], None)):
+        return helper.make_map_type_proto(_number(inside.partition(",")[0]), element)
     # [] stands for an unknown rank, too.
-    return helper.make_tensor_type_proto(number, shape or None) if number in _EXCHANGED else None
+    is_exchanged = kind == "tensor" and _number(inside) in _EXCHANGED
+    return helper.make_tensor_type_proto(_number(inside), shape or None) if is_exchanged else None
+
+
+def _number(element: str) -> int:
+    return int(TensorProto.DataType.Value(_ELEMENTS.get(element, element.upper())))
