@@ -33,6 +33,7 @@ NONE = "n/a"  # not a dash, which reStructuredText takes for a list
 NAMES = {
     "dask topk": "Dask topk",
     "dask topk and argtopk": "Dask topk and argtopk",
+    "dmlcpu all": 'take="all"',
     "dmlcpu out": "dmlcpu with out",
     "faiss flat": "FAISS flat",
     "faiss sq8": "FAISS 8 bits",

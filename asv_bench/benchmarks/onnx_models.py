@@ -1,5 +1,6 @@
 """Whole ONNX models: ONNX's reference evaluator, the backend of dmlcpu, and ONNX Runtime."""
 
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -108,10 +109,10 @@ def reference(model, inputs):
     return lambda: evaluator.run(None, inputs)
 
 
-def dmlcpu(model, inputs):
+def dmlcpu(model, inputs, take="auto"):
     from dmlcpu.interop.onnx import prepare
 
-    prepared = prepare(model)
+    prepared = prepare(model, take=take)
     return lambda: prepared.run(inputs)
 
 
@@ -124,7 +125,7 @@ def onnxruntime(model, inputs):
     return lambda: session.run(None, inputs)
 
 
-CONTENDERS = {"reference": reference, "dmlcpu": dmlcpu}
+CONTENDERS = {"reference": reference, "dmlcpu": dmlcpu, "dmlcpu all": partial(dmlcpu, take="all")}
 if find_spec("onnxruntime") is not None:
     CONTENDERS["onnxruntime"] = onnxruntime
 

@@ -334,11 +334,6 @@ DATA = np.zeros((3, 2), np.float32)
             (DATA, np.array([0]), DATA[:1]),
             "ScatterElements: indices.ndim is 1; allowed: 2, as data has",
         ),
-        (
-            ("ScatterElements", ["x", "i", "u"], ["y"]),
-            (DATA, np.array([[1.7, 0.0]]), DATA[:1]),
-            "ScatterElements: indices.dtype is float64; allowed: int32, int64",
-        ),
     ],
 )
 def test_errors_name_the_operator_of_onnx(node, inputs, message):

@@ -1,5 +1,6 @@
 """What is taken: what ONNX Runtime computes wrongly, and what makes the whole model faster."""
 
+import copy
 import json
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
+from onnx import helper, numpy_helper  # noqa: E402
 from onnx_parts import RNG, dynamic, info, model_of, node  # noqa: E402
 
 from dmlcpu.interop.onnx import choice, costs, prepare, program  # noqa: E402
@@ -101,7 +103,7 @@ def test_reductions_on_several_threads_lose_updates_in_onnx_runtime(monkeypatch,
 
 FULL = RNG.integers(-128, 128, (64, 48)).astype(np.int8)
 WEIGHTS = {"full range": FULL, "seven bits": np.clip(FULL, -64, 64)}
-WEIGHTS["pairs that do not add"] = np.where(np.arange(64)[:, None] % 2, 0, FULL)
+WEIGHTS["one of full range"] = np.where(np.arange(64 * 48).reshape(64, 48), 0, -128).astype(np.int8)
 WEIGHTS["one pair"] = np.where((np.arange(64)[:, None] < 2) & (np.arange(48) < 1), 127, 0).astype(np.int8)
 
 
@@ -126,8 +128,55 @@ def test_onnx_runtime_is_set_to_be_exact_where_pairs_saturate(name, vnni):
 def test_a_dynamically_quantized_product_stays_with_onnx_runtime(vnni):
     prepared = prepare(dynamic())
     assert prepared.report()["dmlcpu"] == {}
-    exact = "com.microsoft.MatMulIntegerToFloat: ONNX Runtime is set to be exact"
+    exact = "MatMulInteger: ONNX Runtime is set to be exact"
     assert (exact in prepared.report()["passed on"]) is not vnni
+
+
+def convolution(weights):
+    """Return a model of a quantized convolution, of sums up to some 100,000 a step of y."""
+    constants = {"w": weights, "one": np.float32(1), "z": np.uint8(0), "wz": np.int8(0), "ys": np.float32(9_000)}
+    nodes = [node("QLinearConv", ["x", "one", "z", "w", "one", "wz", "ys", "z"], ["y"])]
+    sizes = [1, weights.shape[1], 9, 9]
+    return model_of(nodes, [info("x", np.uint8, sizes)], [info("y", np.uint8, [1, len(weights), 7, 7])], constants)
+
+
+@pytest.mark.parametrize("vnni", [True, False], indirect=True)
+def test_convolutions_are_exact_by_arithmetic(vnni):
+    weights = np.abs(RNG.integers(-127, 128, (8, 32, 3, 3))).astype(np.int8)
+    prepared, x = prepare(convolution(weights)), RNG.integers(128, 256, (1, 32, 9, 9)).astype(np.uint8)
+    wanted = {} if vnni else {"QLinearConv: ONNX Runtime is set to be exact": 1}
+    assert prepared.report() == {"dmlcpu": {}, "onnxruntime": {"QLinearConv": 1}, "passed on": wanted}
+    windows = np.lib.stride_tricks.sliding_window_view(x[0].astype(np.int64), (3, 3), axis=(1, 2))
+    sums = np.einsum("chwij,mcij->mhw", windows, weights.astype(np.int64))
+    exact = np.clip(np.rint(sums.astype(np.float32) / np.float32(9_000)), 0, 255)
+    if not vnni:
+        np.testing.assert_array_equal(prepared.run([x])[0][0], exact)
+
+
+def test_what_onnx_runtime_refuses_to_compute_exactly_is_run_and_said(monkeypatch):
+    """Set to be exact, it refuses int8 by int8. A product of that kind alone needs no setting."""
+    monkeypatch.setattr(choice, "saturates", lambda: True)
+    alone = product(np.int8, np.int8, weights=FULL, k=64, n=48)
+    assert prepare(alone).report()["passed on"] == {LEFT: 1}
+    both = copy.deepcopy(alone)
+    both.graph.input.append(info("a", np.uint8, ["n", 64]))
+    both.graph.output.append(info("sums", np.int32, ["n", 48]))
+    both.graph.node.append(node("MatMulInteger", ["a", "w"], ["sums"]))
+    report = prepare(both).report()["passed on"]
+    assert "MatMulInteger: it may saturate, and ONNX Runtime refuses to be exact beside int8 by int8" in report
+
+
+def test_weights_in_a_branch_are_looked_at(monkeypatch):
+    monkeypatch.setattr(choice, "saturates", lambda: True)
+    constant = node("Constant", [], ["w"], value=numpy_helper.from_array(FULL[:, :8]))
+    inner = [constant, node("MatMulInteger", ["x", "w"], ["y"])]
+    body = helper.make_graph(inner, "branch", [], [info("y", np.int32, ["n", 8])])
+    nodes = [node("If", ["yes"], ["z"], then_branch=body, else_branch=body)]
+    inputs, outputs = [info("x", np.uint8, ["n", 64])], [info("z", np.int32, ["n", 8])]
+    prepared = prepare(model_of(nodes, inputs, outputs, {"yes": np.array(True)}))
+    assert prepared.report()["passed on"]["MatMulInteger: ONNX Runtime is set to be exact"] == 2
+    x = np.full((3, 64), 255, np.uint8)
+    np.testing.assert_array_equal(prepared.run([x])[0], x.astype(int) @ FULL[:, :8])
 
 
 @pytest.mark.parametrize("vnni", [True, False], indirect=True)

@@ -133,6 +133,18 @@ def test_inputs_with_defaults_and_results_that_no_node_makes():
 
 
 @needs_runtime
+def test_a_sparse_initializer_is_a_default_too():
+    values, at = numpy_helper.from_array(np.array([9], np.float32), "c"), numpy_helper.from_array(np.array([[0, 3]]))
+    sparse = helper.make_sparse_tensor(values, at, [1, 8])
+    nodes = [node("Add", ["x", "c"], ["t"]), node("TopK", ["t", "two"], ["v", "i"])]
+    inputs, outputs = [info("x", np.float32, ["n", 8]), info("c", np.float32, [1, 8])], [info("i", np.int64, ["n", 2])]
+    model = model_of(nodes, inputs, outputs, {"two": np.array([2])}, sparse=[sparse])
+    prepared = ours.prepare(model, take="all")
+    assert prepared.run({"x": X})[0][:, 0].tolist() == [3] * 5
+    assert prepared.run({"x": X, "c": np.eye(8, dtype=np.float32)[5:6] * 9})[0][:, 0].tolist() == [5] * 5
+
+
+@needs_runtime
 def test_sequences_pass_between_parts():
     nodes = [
         node("SplitToSequence", ["x"], ["rows"], axis=0),

@@ -69,7 +69,8 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         graph = source.proto.graph
         self.inputs = {each.name: _declared(each.type) for each in graph.input}
         self.outputs = {each.name: _declared(each.type) for each in graph.output}
-        self.defaults = frozenset(each.name for each in graph.initializer) & self.inputs.keys()
+        sparse = (each.values for each in graph.sparse_initializer)
+        self.defaults = frozenset(each.name for each in (*graph.initializer, *sparse)) & self.inputs.keys()
         self._program = Program(source, take, options, qdq=qdq)
         self.session = self._program.session
 

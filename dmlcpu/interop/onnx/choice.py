@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dmlcpu.common.arguments import Array
 from dmlcpu.errors import BindingError
 from dmlcpu.interop.onnx.cut import cut
-from dmlcpu.interop.onnx.graphs import MICROSOFT, NAME, constants_of, name_of, reads, result_of
+from dmlcpu.interop.onnx.graphs import MICROSOFT, NAME, bodies, constants_of, model_nodes, name_of, reads, result_of
 from dmlcpu.interop.onnx.loading import Source
 from dmlcpu.kernels.gemm.table import TARGETS
 from dmlcpu.runtime.isa import Isa, allowed, detected
@@ -26,6 +26,7 @@ PRODUCTS = {
 TAKEN = {"TopK", "ScatterND", "ScatterElements", "Scatter", *PRODUCTS}
 _DYNAMIC = "DynamicQuantizeLinear"
 EXACT = "ONNX Runtime is set to be exact"
+INEXACT = "it may saturate, and ONNX Runtime refuses to be exact beside int8 by int8"
 FASTER = "ONNX Runtime is faster here"
 _JOINED = "ONNX Runtime joins it with its neighbours"
 # Why nodes that there is a kernel for were left to ONNX Runtime.
@@ -42,6 +43,10 @@ _RACES = 1024  # elements from which ONNX Runtime may reduce on several threads
 # for a product; a scale for each column, for an element of the result; an element that TopK reads; one that
 # ScatterElements writes.
 _OF_B, _OF_PRODUCT, _OF_COLUMN, _OF_TOP_K, _OF_ELEMENT = 1.2, 0.06, 1.0, 0.8, 10.0
+_NEVER_SATURATING = "ConvInteger", "Gather"
+_ZERO_POINTS = {"QLinearMatMul": 2, "QLinearConv": 2, "QGemm": 2, "MatMulInteger": 2}  # their types are those of A
+_ZERO_POINTS |= {"MatMulIntegerToFloat": 4, "QAttention": 6}
+_MOST = 128  # of the sum of two int8, whose products by 255 then fit in 16 bits
 _CALL = 5_000  # and what calling a kernel takes
 
 
@@ -155,25 +160,37 @@ def saturates() -> bool:
     return platform.machine() in ("x86_64", "AMD64") and not detected() & _VNNI
 
 
-def saturating(values: Values) -> list[onnx.NodeProto]:
-    """Return the nodes with constant int8 weights of which two products can leave 16 bits, where that is wrong.
+def saturating(source: Source) -> set[str]:
+    """Return the int8 weights of which two products by uint8 can leave 16 bits, where ONNX Runtime adds them in these.
 
-    They lie next to each other in a column. A uint8 is at most 255, so that this depends on the weights: those of seven
-    bits, from -64 to 64, are exact.
+    A uint8 is at most 255, so that this depends on the weights: those of seven bits, from -64 to 64, are exact. Which
+    two are added depends on the operator, and of weights of full range almost any two do.
     """
-    found = []
-    places = {"DequantizeLinear": (0, 0), **PRODUCTS}  # ONNX Runtime joins that with a product of floats
-    for node in values.graph.node if saturates() else ():
-        a, b = (node.input[place] for place in places.get(name_of(node), (0, 0))) if node.input else ("", "")
-        is_bytes = name_of(node) in places and b in values.constants and values.dtype(b) == TensorProto.INT8
-        if not is_bytes or (a != b and values.dtype(a) == TensorProto.INT8) or len(values.constants[b].dims) < 2:
-            continue
-        along = np.moveaxis(values.array(b), -1 if _is_turned(node) else -2, 0).astype(np.int16)
-        even, odd = along[: len(along) // 2 * 2 : 2], along[1::2]
-        highest = np.maximum(even, 0) + np.maximum(odd, 0)
-        lowest = np.minimum(even, 0) + np.minimum(odd, 0)
-        if (highest > 128).any() or (lowest < -128).any():
-            found.append(node)
+    if not saturates():
+        return set()
+    nodes = [*model_nodes(source.proto)]
+    graphs = [source.proto.graph, *(body for node in nodes for body in bodies(node))]
+    tensors = [(each.name, each) for graph in graphs for each in graph.initializer]
+    tensors += [(node.output[0], each.t) for node in nodes if node.op_type == "Constant" for each in node.attribute]
+    types = {name: tensor.data_type for name, tensor in tensors}
+    read: set[str] = set()
+    for node in nodes:
+        place = _ZERO_POINTS.get(node.op_type)
+        zero_point = node.input[place] if place and place < len(node.input) else ""
+        if node.op_type not in _NEVER_SATURATING and types.get(zero_point) != TensorProto.INT8:
+            read.update(node.input)
+    found = set()
+    for name, tensor in tensors:
+        if (
+            name in read
+            and tensor.data_type == TensorProto.INT8
+            and len(tensor.dims) > 1
+            and math.prod(tensor.dims) > 1
+        ):
+            weights = numpy_helper.to_array(source.inner(tensor)).ravel()
+            ordered = np.partition(weights, (1, -2)).astype(int)
+            if ordered[-2:].sum() > _MOST or ordered[:2].sum() < -_MOST:
+                found.add(name)
     return found
 
 

@@ -1,5 +1,6 @@
 """What a model runs: one session of ONNX Runtime, or these kernels for nodes of theirs and sessions for the rest."""
 
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -15,12 +16,12 @@ from dmlcpu.interop.onnx.choice import (
     AUTO,
     EXACT,
     FASTER,
+    INEXACT,
     TAKEN,
     WHY_LEFT,
     Values,
     candidates,
     chosen,
-    saturates,
     saturating,
 )
 from dmlcpu.interop.onnx.costs import cost_of_cut
@@ -30,7 +31,7 @@ from dmlcpu.interop.onnx.kernels import Kernels
 from dmlcpu.interop.onnx.loading import Source
 from dmlcpu.interop.onnx.ops import OPS
 from dmlcpu.interop.onnx.patterns import join
-from dmlcpu.interop.onnx.runtime import check_exchange, runtime, session_of, types_of
+from dmlcpu.interop.onnx.runtime import runtime, session_of, types_of
 from dmlcpu.runtime.threads import get_num_threads
 
 _log = logging.getLogger("dmlcpu")
@@ -68,14 +69,14 @@ class Program:
         self._values: dict[str, Any] = {}  # of inputs that are not given, and of results that are constant
         self._results = [each.name for each in source.proto.graph.output]
         self._steps: list[_Step] = []
-        self._exact = False  # whether ONNX Runtime is set so that no product of bytes saturates
         package = runtime()
+        self._saturating, self._exact = saturating(source) if package else set(), EXACT
         if package is None:
             self._run_alone(source, qdq=qdq)
         elif not self._cut(package, source, take, options, qdq=qdq):
             self.counts[DMLCPU].clear()
             try:
-                self.session = session_of(package, source.given, options, exact=self._exact)
+                self.session = self._session(package, source.given, options)
             except Exception as error:  # ONNX Runtime's errors have no class in common
                 found = f"refused by ONNX Runtime ({_first_line(error)})"
                 raise UnsupportedError(NAME, "model", found, "models that ONNX Runtime runs") from error
@@ -98,13 +99,12 @@ class Program:
         if others := {name_of(node) for node in model.graph.node} - known:
             allowed = f"without the package onnxruntime {', '.join(sorted(known))}: pip install onnxruntime"
             raise UnsupportedError(NAME, "a node", ", ".join(sorted(others)), allowed)
-        self._add(
-            [Part(True, [*model.graph.node], [each.name for each in model.graph.input], self._results)], model, source
-        )
+        types = {each.name: each.type for each in model.graph.input}
+        self._add([Part(True, [*model.graph.node], [*types], self._results)], model, source, types)
 
     def _cut(self, package: ModuleType, source: Source, take: str | Sequence[str], options: Any, *, qdq: bool) -> bool:
         """Cut a model into steps; return False if it is better whole, or cannot be cut."""
-        names = TAKEN | ({"MatMul"} if qdq else set()) | ({"DequantizeLinear"} if saturates() else set())
+        names = TAKEN | ({"MatMul"} if qdq else set())
         if take in (AUTO, ALL) and not any(name_of(node) in names for node in model_nodes(source.proto)):
             return False
         try:
@@ -112,20 +112,15 @@ class Program:
             model = join(plain, qdq=qdq)
             graph = model.graph
             joined = {name for node in plain.graph.node if name_of(node) == "QuantizeLinear" for name in node.output}
-            read = {name for node in graph.node if name_of(node) in TAKEN for name in node.input}
-            # Of the plain model, because ONNX does not know the operators that take the place of others.
-            values = Values(graph, types_of(package, plain, read - constants_of(graph).keys() - {""}), source, joined)
+            types = types_of(package, model, source)
+            values = Values(graph, types, source, joined)
             threads = get_num_threads()
             taken = chosen(values, take, threads, lambda: cost_of_cut(package, threads))
             parts = cut(graph, values.constants, lambda node: result_of(node) in taken)
-            wrong = [node for node in saturating(values) if result_of(node) not in taken]
-            self._exact = bool(wrong)
-            self.counts[PASSED_ON].update(f"{name_of(node)}: {EXACT}" for node in wrong)
             if not taken:
                 self.counts[PASSED_ON][f"left whole: {FASTER}"] += len(candidates(values))
                 return False
-            self._types = types_of(package, plain, {name for part in parts for name in (*part.inputs, *part.outputs)})
-            self._add(parts, model, source, package, options)
+            self._add(parts, model, source, types, package, options)
         except DmlError:
             raise
         except Exception as error:  # of ONNX's inference, or ONNX Runtime's, which have no class in common
@@ -142,18 +137,20 @@ class Program:
         parts: list[Part],
         model: onnx.ModelProto,
         source: Source,
+        types: dict[str, onnx.TypeProto],
         package: Any = None,
         options: Any = None,
     ) -> None:
         """Make the steps of parts."""
         constants = constants_of(model.graph)
-        given = {each.name for each in model.graph.input}
-        defaults = {each.name: each for each in model.graph.initializer if each.name in given}
+        inputs = {each.name for each in model.graph.input}
+        defaults = {each.name: each for each in model.graph.initializer if each.name in inputs}
         results = {name: constants[name] for name in self._results if name in constants}
         self._values = {name: numpy_helper.to_array(source.inner(each)) for name, each in (defaults | results).items()}
-        types = self._types if package else {each.name: each.type for each in model.graph.input}
         steps, later = [], {*self._results}
         for part in reversed(parts):
+            for name in {*part.inputs, *(part.outputs if package else ())} - types.keys():
+                raise TypeError(f"ONNX Runtime does not exchange {name!r} with NumPy")
             small = model_of(part, model, constants, types)
             if part.is_ours:
                 for each in small.graph.initializer:
@@ -161,24 +158,32 @@ class Program:
                 runner: _Runner = Kernels(small)
                 self.counts[DMLCPU].update(map(name_of, part.nodes))
             else:
-                check_exchange(small)
-                runner = session_of(
-                    package, small.SerializeToString(), options, folder=source.folder, exact=self._exact
-                )
+                runner = self._session(package, small.SerializeToString(), options, source.folder)
             used = [*part.inputs, *part.outputs]
             steps.append(_Step(runner, part.inputs, part.outputs, [name for name in used if name not in later]))
             later.update(used)
         self._steps = steps[::-1]
 
+    def _session(self, package: ModuleType, given: bytes | str, options: Any, folder: str | None = None) -> Any:
+        """Return a session, exact if products may saturate: ONNX Runtime refuses that if it has int8 by int8, too."""
+        if not self._saturating:
+            return session_of(package, given, options, folder=folder)
+        with contextlib.suppress(Exception):  # its errors have no class in common
+            return session_of(package, given, options, folder=folder, exact=True)
+        self._exact = INEXACT
+        return session_of(package, given, options, folder=folder, exact=False)
+
     def _count(self, nodes: Sequence[onnx.NodeProto], whole: onnx.ModelProto | None) -> None:
         """Count nodes that ONNX Runtime runs; in parts of a model, with the reason."""
-        for node in [*model_nodes(whole)] if whole else nodes:
+        found = [*model_nodes(whole)] if whole else [each for node in nodes for each in (node, *nodes_inside(node))]
+        for node in found:
             self.counts[ONNXRUNTIME][name_of(node)] += 1
+            if not self._saturating.isdisjoint(node.input):
+                self.counts[PASSED_ON][f"{name_of(node)}: {self._exact}"] += 1
         for node in nodes:
             if whole is None and (why := WHY_LEFT.get(name_of(node))):
                 self.counts[PASSED_ON][f"{name_of(node)}: {why}"] += 1
             for inner in nodes_inside(node):
-                self.counts[ONNXRUNTIME][name_of(inner)] += whole is None
                 if name_of(inner) in TAKEN:
                     self.counts[PASSED_ON][f"{name_of(inner)}: in {node.op_type}, which runs whole"] += 1
 

@@ -1,16 +1,16 @@
 """ONNX Runtime, for what these kernels leave of a model."""
 
 import importlib
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, shape_inference
+from onnx import TensorProto, helper
 
 from dmlcpu.interop.onnx.graphs import constants_of
+from dmlcpu.interop.onnx.loading import Source
 from dmlcpu.runtime.threads import get_num_threads
 
 _SMALL = 1024  # elements of a constant whose values may decide about shapes
@@ -33,12 +33,17 @@ _EXCHANGED = {
 
 
 def session_of(
-    package: ModuleType, given: bytes | str, options: Any = None, *, folder: str | None = None, exact: bool = False
+    package: ModuleType,
+    given: bytes | str,
+    options: Any = None,
+    *,
+    folder: str | None = None,
+    exact: bool | None = None,
 ) -> Any:
     """Return a session of a whole model, or of a part. options: SessionOptions, their attributes, or None.
 
     folder: of a part's external data. A part's threads do not spin: they would hold the cores that the kernels need.
-    exact: uint8 by int8 is computed as uint8 by uint8, which no processor saturates.
+    exact: whether uint8 by int8 is computed as uint8 by uint8, which no processor saturates; None: as options say.
     """
     if not isinstance(options, package.SessionOptions):
         attributes = {"intra_op_num_threads": get_num_threads(), "log_severity_level": 4, **(options or {})}
@@ -47,8 +52,8 @@ def session_of(
             setattr(options, name, value)
         if folder is not None:
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if exact:
-        options.add_session_config_entry("session.x64quantprecision", "1")
+    if exact is not None:
+        options.add_session_config_entry("session.x64quantprecision", str(int(exact)))
     if folder:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
     return package.InferenceSession(given, options, providers=["CPUExecutionProvider"])
@@ -61,15 +66,6 @@ def attributes_of(options: Any) -> Any:
     plain = type(options)()
     names = [name for name in dir(plain) if not name.startswith("_") and not callable(getattr(plain, name))]
     return {name: getattr(options, name) for name in names if getattr(options, name) != getattr(plain, name)}
-
-
-def check_exchange(model: onnx.ModelProto) -> None:
-    """Refuse a part whose inputs or outputs NumPy and ONNX Runtime do not exchange."""
-    for each in (*model.graph.input, *model.graph.output):
-        kind = each.type
-        is_tensor = kind.HasField("tensor_type")
-        if kind.HasField("optional_type") or (is_tensor and kind.tensor_type.elem_type not in _EXCHANGED):
-            raise TypeError(f"ONNX Runtime does not exchange {each.name!r} with NumPy")
 
 
 def run_alone(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, int]) -> tuple[Any, ...] | None:
@@ -86,60 +82,40 @@ def run_alone(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, 
     return tuple(session_of(package, model.SerializeToString()).run(None, feeds))
 
 
-def types_of(package: ModuleType, model: onnx.ModelProto, names: Iterable[str]) -> dict[str, onnx.TypeProto]:
-    """Return the types of values, as ONNX's own inference finds them, or else ONNX Runtime's."""
-    skeleton = _without_weights(model)
-    graph = shape_inference.infer_shapes(skeleton).graph
-    for each in graph.value_info:
-        for dimension in each.type.tensor_type.shape.dim:
-            if dimension.HasField("dim_value") and dimension.dim_value == 0:
-                dimension.ClearField("dim_value")  # ONNX 1.23 finds 0 where it does not know (Attention)
-    found = {
-        each.name: each.type
-        for each in (*graph.input, *graph.value_info, *graph.output)
-        if each.type.WhichOneof("value") not in (None, "tensor_type") or each.type.tensor_type.elem_type
-    }
-    missing = set(names) - found.keys()
-    return found | _asked(package, skeleton, missing) if missing else found
-
-
-def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy in which large constants are inputs: only their types and shapes count."""
-    found = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
-    graph = model.graph
-    found.graph.name = graph.name
-    found.graph.node.extend(graph.node)
-    found.graph.input.extend(graph.input)
-    found.graph.output.extend(graph.output)
-    for each in found.graph.output:  # ONNX Runtime warns of an output that has another shape, and runs the model
-        if each.type.HasField("tensor_type"):
-            each.type.tensor_type.ClearField("shape")
-    for each in constants_of(graph).values():
+def types_of(package: ModuleType, model: onnx.ModelProto, source: Source) -> dict[str, onnx.TypeProto]:
+    """Return the types that ONNX Runtime gives the values of a graph, without those that it does not exchange."""
+    asked = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    graph = asked.graph
+    graph.name = model.graph.name
+    graph.node.extend(model.graph.node)
+    graph.input.extend(model.graph.input)
+    for each in constants_of(model.graph).values():  # of large ones only types and shapes count
         if np.prod(each.dims, dtype=np.int64) <= _SMALL:
-            found.graph.initializer.append(each)
+            graph.initializer.append(source.inner(each))
         else:
-            found.graph.input.append(helper.make_tensor_value_info(each.name, each.data_type, each.dims))
-    return found
-
-
-def _asked(package: ModuleType, model: onnx.ModelProto, names: set[str]) -> dict[str, onnx.TypeProto]:
-    """Return the types that ONNX Runtime gives values: it knows its own operators."""
-    before = {each.name for each in model.graph.output}
-    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(names - before))
-    options = package.SessionOptions()
-    options.graph_optimization_level = package.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4  # as above
-    outputs = session_of(package, model.SerializeToString(), options).get_outputs()
-    return {each.name: _type(each.type, each.shape) for each in outputs if each.name in names}
+            graph.input.append(helper.make_tensor_value_info(each.name, each.data_type, each.dims))
+    made = {name for node in model.graph.node for name in node.output if name}
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(made))
+    options = {"graph_optimization_level": package.GraphOptimizationLevel.ORT_DISABLE_ALL}
+    session = session_of(package, asked.SerializeToString(), options)
+    values = (*session.get_inputs(), *session.get_outputs())
+    return {each.name: kind for each in values if (kind := _type(each.type, each.shape))}
 
 
 _ELEMENTS = {"float": "FLOAT", "double": "DOUBLE"}  # others are named as ONNX names them
 
 
-def _type(text: str, shape: list[Any]) -> onnx.TypeProto:
+def _type(text: str, shape: list[Any] | None) -> onnx.TypeProto | None:
     """Return the type that ONNX Runtime writes as "tensor(float)", for instance."""
-    found = re.fullmatch(r"tensor\((\w+)\)", text)
-    if found is None:
-        raise NotImplementedError(f"a value of type {text}")
-    element = TensorProto.DataType.Value(_ELEMENTS.get(found[1], found[1].upper()))
-    return helper.make_tensor_type_proto(element, shape)
+    kind, _, inside = text.removesuffix(")").partition("(")
+    if kind == "seq" and (element := _type(inside, None)):
+        return helper.make_sequence_type_proto(element)
+    if kind == "map" and (element := _type(inside.partition(",")[2], None)):
+        return helper.make_map_type_proto(_number(inside.partition(",")[0]), element)
+    # [] stands for an unknown rank, too.
+    is_exchanged = kind == "tensor" and _number(inside) in _EXCHANGED
+    return helper.make_tensor_type_proto(_number(inside), shape or None) if is_exchanged else None
+
+
+def _number(element: str) -> int:
+    return int(TensorProto.DataType.Value(_ELEMENTS.get(element, element.upper())))
