@@ -1,4 +1,4 @@
-"""Quantization by the range of the elements themselves: kernels find ranges, then scales and zero points, then quantize."""
+"""Quantization by the range of the elements themselves: kernels find ranges, then scales, then quantize."""
 
 import functools
 import math
