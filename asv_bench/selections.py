@@ -25,6 +25,7 @@ TITLES = {
     "quantized_matmul_parameters": "quantized_matmul: signs and parameters",
     "matmul_integer": "matmul_integer",
     "matmul_integer_to_float": "matmul_integer_to_float",
+    "dynamic_quantize_matmul": "dynamic_quantize_matmul",
     "matmul_top_k": "matmul_top_k",
     "quantize_linear": "Quantizers",
     "torch": "Calls of PyTorch's programs",

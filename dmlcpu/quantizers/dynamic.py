@@ -77,11 +77,14 @@ class Plan(Prepared):
         return None if found[0] else True
 
 
-def _plan(x: Form, y: Form, results: tuple[Tensor, ...], budget: Budget) -> Plan:
-    """Cut the work of one range."""
+def _plan(x: Form, y: Form, results: tuple[Tensor, ...], budget: Budget) -> Prepared:
+    """Cut the work of one range; that of one part on packed arrays is that of a row."""
     of_x, of_y = layout_of(x), layout_of(y)
     one = (1,) * len(x.shape), (0,) * len(x.shape)
     row, work, parts = cut(NAME, (of_x, Layout(*one, "float32"), Layout(*one, of_y.type), of_y), budget)
+    if parts == 1 and x.strides is None and y.strides is None:
+        flat = 1, math.prod(x.shape)
+        return _plan_rows(1, Form(flat, x.dtype), Form(flat, y.dtype), results, budget)
     find_range, settle = (registry.find(NAME, name).kernel for name in ("range", "settle"))
     return Plan(
         operator=NAME,
@@ -106,7 +109,7 @@ class RowsPlan(Prepared):
     settle: Callable[..., Any]  # finds ranges, and writes scales and zero points
     quantize: Callable[..., Any]
     rows: int
-    parts: int  # of the rows
+    found: Array  # of a call, before it begins: 1, which becomes 0 if a range is not finite
     ranges: Array  # the work record of `settle`
     work: Array  # and of `quantize`
     word: np.dtype[Any]  # what the kernels see x as
@@ -114,21 +117,26 @@ class RowsPlan(Prepared):
 
     def run(self, x: Array, y: Array, scale: Array, zero_point: Array) -> bool | None:
         """Run; return True, with nothing written, if the range of a row is not finite."""
-        seen, steps, zeros = self.view(x, self.word), np.empty(self.rows, FLOAT), np.empty(self.rows, _BYTE)
-        scratch, found = self.workspace.take(), np.ones(self.parts, np.int64)
-        self.settle(seen, steps, zeros, found, self.ranges, scratch)
-        is_finite = found.all()
-        if is_finite:
-            self.quantize(seen, steps, zeros, self.view(y, _BYTE), self.work, scratch)
-            scale[...] = steps.reshape(scale.shape)
-            zero_point[...] = zeros.view(zero_point.dtype).reshape(scale.shape)
+        steps, zeros = np.empty(self.rows, FLOAT), np.empty(self.rows, _BYTE)
+        if self.run_flat(x, y, steps, zeros):
+            return True
+        scale[...] = steps.reshape(scale.shape)
+        zero_point[...] = zeros.view(zero_point.dtype).reshape(scale.shape)
+        return None
+
+    def run_flat(self, x: Array, y: Array, scale: Array, zero_point: Array) -> bool | None:
+        """Do so; scale and zero point are flat words, which are written in any case."""
+        seen, scratch, found = self.view(x, self.word), self.workspace.take(), self.found.copy()
+        self.settle(seen, scale, zero_point, found, self.ranges, scratch)
+        if found[0]:
+            self.quantize(seen, scale, zero_point, self.view(y, _BYTE), self.work, scratch)
         self.workspace.give_back(scratch)
-        return None if is_finite else True
+        return None if found[0] else True
 
 
 def _plan_rows(axis: int, x: Form, y: Form, results: tuple[Tensor, ...], budget: Budget) -> RowsPlan:
     """Cut the work of a range for each row: elements along the axis."""
-    of_x, of_y, kept = layout_of(x), layout_of(y), results[1].shape
+    of_x, of_y, kept = layout_of(x), layout_of(y), kept_shape(x.shape, axis)
     one = kept, packed_strides(kept)
     row, work, parts = cut(NAME, (of_x, Layout(*one, "float32"), Layout(*one, of_y.type), of_y), budget)
     sizes, strides = merge(kept, of_x.strides)
@@ -149,7 +157,7 @@ def _plan_rows(axis: int, x: Form, y: Form, results: tuple[Tensor, ...], budget:
         settle=registry.find(NAME, "rows").kernel.for_parts(row_parts),
         quantize=row.kernel.for_parts(parts),
         rows=rows,
-        parts=row_parts,
+        found=np.ones(1, np.int64),
         ranges=record_of(WORK, **fields),
         work=work,
         word=of_x.word,
@@ -163,13 +171,15 @@ def view_of(x: Form, y: Form) -> Callable[..., Array]:
 
 
 def _refer(axis: int | None, x: Array, y: Array, scale: Array, zero_point: Array) -> bool | None:
-    """Run by the reference; return True if a range of x is not finite."""
+    """Run by the reference; return True if a range of x is not finite. scale, zero_point: of any shape."""
     values = limits_of(x, axis)
     with np.errstate(all="ignore"):
         if not np.all(values[..., 1] - values[..., 0] < np.inf):  # NaN is not
             return True
     floats = x if x.dtype == FLOAT else as_float32(x)
-    reference_dynamic_quantize_linear(floats, axis=axis, out_dtype=y.dtype, out=(y, scale, zero_point))
+    kept = kept_shape(x.shape, axis)
+    out = y, scale.reshape(kept), zero_point.reshape(kept)
+    reference_dynamic_quantize_linear(floats, axis=axis, out_dtype=y.dtype, out=out)
     return None
 
 

@@ -93,7 +93,7 @@ def settle(part, parts, scale, zero, found, works, scratch):
 
 @kernel
 def settle_rows(part, parts, x, scale, zero, found, works, scratch):
-    """Write the scale and zero point of each of a share of the rows; found[part]: whether all their ranges are finite.
+    """Write the scale and zero point of each of a share of the rows; found[0] becomes 0 if a range is not finite.
 
     scale: flat float32; zero: flat words; both have one for each row.
     """
@@ -108,7 +108,7 @@ def settle_rows(part, parts, x, scale, zero, found, works, scratch):
             least, greatest = min(least, low), max(greatest, high)
         width, step, place = scale_of(least, greatest, work)
         if not width < np.inf:
-            found[part] = 0
+            found[0] = 0
             return
         scale[row] = step
         zero[row] = place & work.y.mask

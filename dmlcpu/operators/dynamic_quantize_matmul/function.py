@@ -1,6 +1,8 @@
 """dynamic_quantize_matmul: floats quantized to 8 bits by their own range, times a quantized matrix."""
 
 import functools
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -16,13 +18,14 @@ from dmlcpu.products.call import allocate, request as request_of
 from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.plan import plan
 from dmlcpu.quantizers.arguments import FLOATS
-from dmlcpu.quantizers.dynamic import check_range, kept_shape, prepare as prepare_quantizer
+from dmlcpu.quantizers.dynamic import RowsPlan, check_range, kept_shape, prepare as prepare_quantizer
 from dmlcpu.runtime.threads import REFERENCE, Budget, plan_for_now
 
 __all__ = ["allocate", "dynamic_quantize_matmul", "prepare", "request"]  # what `bind` looks for
 
 TO_FLOAT = "matmul_integer_to_float"  # whose kernels multiply
 _FLOAT32 = np.dtype(np.float32)
+_empty = np.empty
 
 
 @overload
@@ -141,9 +144,12 @@ def request(*given: Any) -> Request:
     """Return the key of a prepared call, but for the budget, and the arrays that it reads; given: all arguments."""
     x, b, b_scale, b_zero_point, bias, per_row, out_dtype, out = given
     x, form = formed(NAME, "x", x)
-    # What x becomes has scales and zero points that are found later.
-    parameters = (1.0, None, b_scale, b_zero_point, ABSENT, None)
-    key, (_, *others) = request_of(NAME, _float_type, Form(x.shape, BYTE), b, parameters, bias, (out_dtype, out))
+    if type(per_row) is not bool:  # in a key, 1 would be True
+        per_row = check_flag(NAME, "per_row", per_row)
+    # What x becomes has scales and zero points that the call finds. `Form` itself is a Python call.
+    a = tuple.__new__(Form, (x.shape, BYTE, None))
+    parameters = (ABSENT, None, b_scale, b_zero_point, ABSENT, None)
+    key, (_, *others) = request_of(NAME, _float_type, a, b, parameters, bias, (out_dtype, out))
     return (form, per_row, *key[1:]), (x, *others)
 
 
@@ -154,10 +160,10 @@ def _float_type(operator: str, out_dtype: Any, *_: Any) -> np.dtype[Any]:
     return as_dtype(operator, "out_dtype", out_dtype, ("float32", "float16"))
 
 
-@functools.lru_cache(maxsize=1024, typed=True)  # typed: 1 is no flag, though it equals True
+@functools.lru_cache(maxsize=1024)
 def prepare(
     form: Any,
-    per_row: Any,
+    per_row: bool,
     a: Any,
     b: Any,
     parameters: tuple[Any, ...],
@@ -178,16 +184,18 @@ def prepare(
         kernel=product.kernel,
         is_single=quantizer.is_single and product.is_single,
         workspace=max((quantizer.workspace, product.workspace), key=lambda each: each.cells),
-        quantizer=quantizer,
+        make=quantizer.new[0],
+        ranges=math.prod(quantizer.results[1].shape),
+        quantize=quantizer.run_flat if isinstance(quantizer, RowsPlan) else quantizer.run,
         product=product,
     )
 
 
-def checked(form: Any, per_row: Any, *product: Any) -> tuple[Call, int | None]:
+def checked(form: Any, per_row: bool, *product: Any) -> tuple[Call, int | None]:
     """Return the product, and the axis whose elements share a range, or refuse them. As `prepare`, without y."""
     x, (a, b, parameters, bias, dtype) = Form(*form), product
     check_type(NAME, "x", x.dtype, FLOATS)
-    axis = len(x.shape) - 1 if check_flag(NAME, "per_row", per_row) else None
+    axis = len(x.shape) - 1 if per_row else None
     kept = kept_shape(x.shape, axis)
     return check(NAME, a, b, (kept, kept, *parameters[2:]), bias, dtype)._replace(operator=TO_FLOAT), axis
 
@@ -196,13 +204,15 @@ def checked(form: Any, per_row: Any, *product: Any) -> tuple[Call, int | None]:
 class Plan(Prepared):
     """The two steps of a call."""
 
-    quantizer: Prepared
+    make: Callable[[], Array]  # returns an array for what x becomes
+    ranges: int  # how many there are
+    quantize: Callable[..., bool | None]  # writes it, and scales and zero points
     product: Prepared
 
     def run(self, x: Array, b: Any, numbers: tuple[Array, ...], bias: Any, y: Array) -> bool | None:
         """Run; return True, with nothing written, if a range of x is not finite."""
-        a, scale, zero_point = [make() for make in self.quantizer.new]
-        if self.quantizer.run(x, a, scale, zero_point) is not None:
+        a, scale, zero_point = self.make(), _empty(self.ranges, _FLOAT32), _empty(self.ranges, BYTE)
+        if self.quantize(x, a, scale, zero_point):
             return True
-        self.product.run(a, b, (scale.ravel(), zero_point.ravel(), *numbers[2:]), bias, y)
+        self.product.run(a, b, (scale, zero_point, *numbers[2:]), bias, y)
         return None
