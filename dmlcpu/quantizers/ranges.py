@@ -59,7 +59,8 @@ class Quantized:
         if 0 in x.shape:
             return
         wide = self.scale.shape or (1,) * x.ndim
-        scale, zero = (each.reshape(wide)[_part(wide, region)] for each in (self.scale, self.zero_point))
+        # With `...` an array of no dimensions stays one.
+        scale, zero = (each.reshape(wide)[..., *_part(wide, region)] for each in (self.scale, self.zero_point))
         forms = [Form(*form_of(each)) for each in (x, scale, zero)]
         plan_for_now(plan, (Call(QUANTIZE, *forms, 0, self.dtype, is_checked=True), None)).run(x, scale, zero, y)
 
