@@ -59,10 +59,11 @@ class Quantized:
         if 0 in x.shape:
             return
         wide = self.scale.shape or (1,) * x.ndim
-        # With `...` an array of no dimensions stays one.
-        scale, zero = (each.reshape(wide)[..., *_part(wide, region)] for each in (self.scale, self.zero_point))
-        forms = [Form(*form_of(each)) for each in (x, scale, zero)]
-        plan_for_now(plan, (Call(QUANTIZE, *forms, 0, self.dtype, is_checked=True), None)).run(x, scale, zero, y)
+        place: Any = ..., *_part(wide, region)  # with `...` an array of no dimensions stays one
+        scale, zero = (each.reshape(wide)[place] for each in (self.scale, self.zero_point))
+        of_x, of_scale, of_zero = [Form(*form_of(each)) for each in (x, scale, zero)]
+        call = Call(QUANTIZE, of_x, of_scale, of_zero, zero=0, dtype=self.dtype, is_checked=True)
+        plan_for_now(plan, (call, None)).run(x, scale, zero, y)
 
     def tiles(self) -> Any:
         """Return the shapes of blocks, the fastest one first."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from dmlcpu.common.block_reader import as_source, cut_within
 from dmlcpu.common.regions import Estimate, Sink
-from dmlcpu.operators.dynamic_quantize_matmul.function import NAME, checked, dynamic_quantize_matmul, request
+from dmlcpu.operators.dynamic_quantize_matmul.function import checked, dynamic_quantize_matmul, request
 from dmlcpu.products import blocks
-from dmlcpu.products.arguments import BYTE, FLOAT
+from dmlcpu.products.arguments import BYTE, DYNAMIC as NAME, FLOAT
 from dmlcpu.quantizers.plan import workspace_of
 from dmlcpu.quantizers.ranges import Quantized
 
