@@ -167,6 +167,9 @@ SELECTIONS = {
     "quantized_matmul": Selection("quantized_matmul", ("dmlcpu",), _PEERS),
     "matmul_integer": Selection("matmul_integer", ("dmlcpu",), _PEERS),
     "matmul_integer_to_float": Selection("matmul_integer_to_float", ("dmlcpu",), ("onnxruntime", "numpy")),
+    "dynamic_quantize_matmul": Selection(
+        "dynamic_quantize_matmul", ("dmlcpu",), ("onnxruntime",), machine=OTHER_MACHINE
+    ),
     "matmul_top_k": Selection("matmul_top_k", ("dmlcpu",), ("torch", "numpy")),
     "quantize_linear": Selection("quantize_linear", ("dmlcpu",), _PEERS),
 }

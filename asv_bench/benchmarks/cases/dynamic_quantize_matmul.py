@@ -29,7 +29,7 @@ class DynamicQuantizeMatmulCase(Case):
     per: str = "tensor"  # or "row"
 
     # PyTorch's rows are quantized symmetrically, to other steps.
-    tolerance = 0.05
+    tolerance = 0.15
 
     def __str__(self):
         return f"{by((self.m, self.k, self.n))} f32*s8 per {self.per}"
