@@ -25,6 +25,7 @@ TITLES = {
     "quantized_matmul_parameters": "quantized_matmul: signs and parameters",
     "matmul_integer": "matmul_integer",
     "matmul_integer_to_float": "matmul_integer_to_float",
+    "dynamic_quantize_matmul": "dynamic_quantize_matmul",
     "matmul_top_k": "matmul_top_k",
     "quantize_linear": "Quantizers",
     "torch": "Calls of PyTorch's programs",
@@ -166,6 +167,9 @@ SELECTIONS = {
     "quantized_matmul": Selection("quantized_matmul", ("dmlcpu",), _PEERS),
     "matmul_integer": Selection("matmul_integer", ("dmlcpu",), _PEERS),
     "matmul_integer_to_float": Selection("matmul_integer_to_float", ("dmlcpu",), ("onnxruntime", "numpy")),
+    "dynamic_quantize_matmul": Selection(
+        "dynamic_quantize_matmul", ("dmlcpu",), ("onnxruntime",), machine=OTHER_MACHINE
+    ),
     "matmul_top_k": Selection("matmul_top_k", ("dmlcpu",), ("torch", "numpy")),
     "quantize_linear": Selection("quantize_linear", ("dmlcpu",), _PEERS),
 }

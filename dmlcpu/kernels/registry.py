@@ -33,6 +33,9 @@ FOLDERS = {
     "measure": "measure",
 }
 
+# An operator that is others, one after the other, has their kernels.
+COMPOSED = {"dynamic_quantize_matmul": ("dynamic_quantize_linear", "matmul_integer_to_float")}
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -85,9 +88,9 @@ def _module(name: str) -> Any:
 
 def rows(operator: str | None = None) -> list[Any]:
     """Return the kernels of an operator, or of all, whether or not this machine can run them."""
-    folders = dict.fromkeys(folder for name, folder in FOLDERS.items() if operator in (None, name))
-    kernels = [row for folder in folders for row in load(f"{folder}.table.KERNELS")]
-    return [row for row in kernels if operator in (None, row.operator)]
+    names = FOLDERS.keys() if operator is None else COMPOSED.get(operator, (operator,))
+    folders = dict.fromkeys(folder for name, folder in FOLDERS.items() if name in names)
+    return [row for folder in folders for row in load(f"{folder}.table.KERNELS") if row.operator in names]
 
 
 def available(operator: str | None = None, stage: str | None = None) -> list[Any]:

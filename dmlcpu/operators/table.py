@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
     from dmlcpu.operators.dequantize_linear.function import dequantize_linear
     from dmlcpu.operators.dynamic_quantize_linear.descriptor import DynamicQuantizeLinearOperatorDesc
     from dmlcpu.operators.dynamic_quantize_linear.function import DynamicQuantized, dynamic_quantize_linear
+    from dmlcpu.operators.dynamic_quantize_matmul.function import dynamic_quantize_matmul
     from dmlcpu.operators.gather_elements.descriptor import GatherElementsOperatorDesc
     from dmlcpu.operators.gather_elements.function import gather_elements
     from dmlcpu.operators.matmul_integer.descriptor import MatrixMultiplyIntegerOperatorDesc
@@ -69,6 +70,7 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
         "argsort",
         "dequantize_linear",
         "dynamic_quantize_linear",
+        "dynamic_quantize_matmul",
         "gather_elements",
         "matmul_integer",
         "matmul_integer_to_float",
@@ -226,6 +228,7 @@ OPERATORS = {
             BYTE_TYPES,
             family="products",
         ),
+        Operator("dynamic_quantize_matmul", {}, ("float32", "float16", "bfloat16")),
         Operator("matmul_top_k", {}, BYTE_TYPES, ("values", "indices"), result="MatmulTopK"),
         Operator(
             "quantize_linear",

@@ -21,6 +21,7 @@ ABSENT: Final = object()  # for a scale that an operator does not have
 PARAMETERS = ("a_scale", "a_zero_point", "b_scale", "b_zero_point", "y_scale", "y_zero_point")  # as kernels have them
 SCALES = (0, 2, 4)  # their places
 OPERANDS = ("a", *PARAMETERS[:2], "b", *PARAMETERS[2:])  # in the functions' order
+DYNAMIC = "dynamic_quantize_matmul"
 FLOAT, BYTE = np.dtype(np.float32), np.dtype(np.uint8)
 _WORDS = (FLOAT, BYTE) * 3  # what kernels see parameters as
 _ZEROS = (np.zeros(1, BYTE),) * len(PARAMETERS)
@@ -187,9 +188,14 @@ def check_matrix(operator: str, field: str, form: Form, at_least: int = 1) -> No
         raise BindingError(operator, f"{field}.ndim", str(len(form.shape)), f"at least {at_least}")
 
 
+def left_of(operator: str) -> str:
+    """Return what an operator calls its left operand."""
+    return "x" if operator == DYNAMIC else "a"
+
+
 def check_matrices(operator: str, a: Any, b: Any) -> Shapes:
     """Return the shapes of a product of matrices, or refuse these. a, b: forms, or that of a packed matrix."""
-    check_matrix(operator, "a", Form(*a))
+    check_matrix(operator, left_of(operator), Form(*a))
     check_matrix(operator, "b", rhs_form(b)[0])
     return shapes_of(operator, a[0], b[0])
 
@@ -288,14 +294,14 @@ def _bias_form(operator: str, bias: Form, shape: Shape, drops_rows: bool, drops_
 def common_batch(operator: str, a: Shape, b: Shape, left: Shape, right: Shape) -> Shape:
     """Return the batch shape of a product, or refuse its operands. a, b: their shapes; left, right: as matrices."""
     if left[-1] != right[-2]:
-        raise BindingError(operator, "b.shape", str(b), f"K = {left[-1]} rows (a.shape is {a})")
+        raise BindingError(operator, "b.shape", str(b), f"K = {left[-1]} rows ({left_of(operator)}.shape is {a})")
     batch = left[:-2]
     if batch == right[:-2]:
         return batch
     try:
         return np.broadcast_shapes(batch, right[:-2])
     except ValueError:
-        allowed = f"batch dimensions that broadcast with {batch} (a.shape is {a})"
+        allowed = f"batch dimensions that broadcast with {batch} ({left_of(operator)}.shape is {a})"
         raise BindingError(operator, "b.shape", str(b), allowed) from None
 
 

@@ -46,6 +46,7 @@ class Product(NamedTuple):
     numbers: tuple[Array, ...]  # the flat parameters
     held: int  # bytes of the parameters, and of their copies
     bias: Array | None
+    reading: int = 0  # bytes for each element of a, besides, while it is read
 
 
 def blocks_of(operator: Any) -> SimpleNamespace:
@@ -56,20 +57,29 @@ def blocks_of(operator: Any) -> SimpleNamespace:
 
 def _product(function: Callable[..., Any], request: Callable[..., Any], arguments: dict[str, Any]) -> Product:
     """Return the product of a call, or refuse it."""
-    given, key, (a, b, numbers, bias) = requested(function, request, arguments)
+    given, key, arrays = requested(function, request, arguments)
     operator, a_form, b_form, shapes, bias_form, _, dtype = key
     call = check(operator, a_form, b_form, shapes, bias_form, dtype)
-    parameters = []
-    for place, (array, own) in enumerate(zip(numbers, call.parameters, strict=True)):
-        kind = FLOAT if place in SCALES else (call.a.dtype, call.b.dtype, dtype)[place // 2]
-        if own and operator == QUANTIZED_MATMUL and place in SCALES:
-            check_scale(operator, PARAMETERS[place], array.reshape(shapes[place]), given[PARAMETERS[place]])
-        parameters.append(array.view(kind).reshape(own) if own else None)
+    if operator == QUANTIZED_MATMUL:
+        for place in SCALES:
+            if call.parameters[place]:
+                name = PARAMETERS[place]
+                check_scale(operator, name, arrays[2][place].reshape(shapes[place]), given[name])
+    return product_of(call, given, arrays)
+
+
+def product_of(call: Call, given: dict[str, Any], arrays: tuple[Any, ...]) -> Product:
+    """Return the product of a call that has been checked; given: its arguments."""
+    a, b, numbers, bias = arrays
+    kinds = (FLOAT, call.a.dtype, FLOAT, call.b.dtype, FLOAT, call.dtype)
     return Product(
         call,
         as_matrices(a, call.a.shape),
         as_matrices(b, call.b.shape),
-        tuple(parameters),
+        tuple(
+            array.view(kind).reshape(own) if own else None
+            for array, kind, own in zip(numbers, kinds, call.parameters, strict=True)
+        ),
         numbers,
         parameter_bytes([given.get(name) for name in PARAMETERS], numbers),
         bias.reshape(call.bias.shape) if call.bias else None,
@@ -85,7 +95,7 @@ def estimate(product: Callable[..., Product], /, **arguments: Any) -> Estimate:
     return Estimate(
         {"y": Tensor(call.shape, call.dtype)},
         operands + y + prepared.workspace_bytes,
-        lambda: min(map(partial(_needs, found), _cuts(call))),
+        lambda: min(map(partial(needs, found), cuts(call))),
         prepared.kernel,
     )
 
@@ -102,7 +112,7 @@ def run(
     call = found.call
     if 0 in call.matrix:
         return
-    cut = cut_within(call.operator, memory, _cuts(call), partial(_needs, found))
+    cut = cut_within(call.operator, memory, cuts(call), partial(needs, found))
     left = read_blocks(found.a, (part_of(call.a.shape, region, -1) for region in _regions(call, cut)), stopping)
     right = _right_hand_sides(found, cut, stopping)
     b: Any = None
@@ -163,13 +173,16 @@ class _Vector:
 
 
 def requested(
-    function: Callable[..., Any], request: Callable[..., Any], arguments: dict[str, Any]
+    function: Callable[..., Any], request: Callable[..., Any], arguments: dict[str, Any], left: str = "a"
 ) -> tuple[dict[str, Any], tuple[Any, ...], tuple[Any, ...]]:
-    """Return all arguments of a product, the key of its plan, and its arrays, of which a and b may be Sources."""
+    """Return all arguments of a product, the key of its plan, and its arrays, of which the operands may be Sources.
+
+    left: the name of the left one.
+    """
     given = bind(function, arguments)
-    forms = {name: Form(given[name].shape, given[name].dtype) for name in SOURCES if is_source(given[name])}
+    forms = {name: Form(given[name].shape, given[name].dtype) for name in (left, "b") if is_source(given[name])}
     key, (a, b, *others) = request(*{**given, **forms}.values(), None)
-    return given, key, (given["a"] if "a" in forms else a, given["b"] if "b" in forms else b, *others)
+    return given, key, (given[left] if left in forms else a, given["b"] if "b" in forms else b, *others)
 
 
 def as_matrices(given: Any, shape: Shape) -> Any:
@@ -228,7 +241,7 @@ def part_of(shape: Shape, region: Region, whole: int = 0) -> Region:
     return tuple(ends)
 
 
-def _cuts(call: Call) -> Iterator[BlockSize]:
+def cuts(call: Call) -> Iterator[BlockSize]:
     """Yield cuts, the fastest first. Columns are cut only if b does not fit: each block of them reads a again."""
     *_, rows, columns = call.matrix
     depth = call.a.shape[-1]
@@ -244,7 +257,7 @@ def _cuts(call: Call) -> Iterator[BlockSize]:
             yield BlockSize(height, width)
 
 
-def _needs(product: Product, cut: BlockSize) -> int:
+def needs(product: Product, cut: BlockSize) -> int:
     """Return the bytes that `run` takes with such blocks."""
     call = product.call
     depth, result = call.a.shape[-1], (cut.rows, cut.columns)
@@ -259,7 +272,8 @@ def _needs(product: Product, cut: BlockSize) -> int:
     left, top = Form((cut.rows, depth), call.a.dtype), Form((depth, cut.columns), call.b.dtype)
     none = (None,) * len(PARAMETERS)
     block = call._replace(a=left, b=top, layout=UNPACKED, parameters=none, bias=None, matrix=result, shape=result)
-    return 2 * cut.rows * depth + right + y + held + plan(block, None, most_of_thread()).workspace_bytes
+    left_bytes = (2 + product.reading) * cut.rows * depth
+    return left_bytes + right + y + held + plan(block, None, most_of_thread()).workspace_bytes
 
 
 def _bias_copy(call: Call, result: Shape) -> int:

@@ -7,7 +7,7 @@ from dmlcpu.common.forms import formed, strides_of
 from dmlcpu.common.parameters import as_floats
 from dmlcpu.common.prepared import Prepared, Request
 from dmlcpu.errors import DmlError
-from dmlcpu.products.arguments import ResultType, check_matrices, parameters_of
+from dmlcpu.products.arguments import ResultType, check_matrices, left_of, parameters_of
 from dmlcpu.products.packing import PackedMatrix, form_of_packed
 
 
@@ -41,6 +41,6 @@ def allocate(prepared: Prepared, arrays: tuple[Any, ...], out: Any) -> Array:
     a, b, _, bias = arrays
     rhs = None if type(b) is PackedMatrix else b
     if not own_all(result, a, rhs, bias):
-        others = {"a": a, "b": rhs, "bias": bias}
+        others = {left_of(prepared.operator): a, "b": rhs, "bias": bias}
         check_apart(prepared.operator, "out", result, {name: each for name, each in others.items() if each is not None})
     return result

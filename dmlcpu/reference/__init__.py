@@ -7,6 +7,7 @@ switched off (NUMBA_DISABLE_JIT). The code shares nothing with the kernels, and 
 from dmlcpu.reference.gathers import gather_elements
 from dmlcpu.reference.products import (
     MatmulTopK,
+    dynamic_quantize_matmul,
     matmul_integer,
     matmul_integer_to_float,
     matmul_top_k,
@@ -28,6 +29,7 @@ __all__ = [
     "argsort",
     "dequantize_linear",
     "dynamic_quantize_linear",
+    "dynamic_quantize_matmul",
     "exact_knn",
     "gather_elements",
     "knn",

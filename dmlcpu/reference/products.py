@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from dmlcpu.annotations import Array, Mode, Nan, Numbers, Pair
+from dmlcpu.reference.quantizers import dynamic_quantize_linear
 from dmlcpu.reference.sorts import top_k, written
 
 
@@ -109,6 +110,30 @@ def matmul_integer_to_float(
         y = y if bias is None else y + np.asarray(bias).astype(np.float32)
         y = np.where(y == y, y, np.float32(np.nan)).astype(out_dtype)
     return written(y, out)
+
+
+def dynamic_quantize_matmul(
+    x: "ArrayLike",
+    b: "ArrayLike",
+    b_scale: "ArrayLike",
+    b_zero_point: "ArrayLike | None" = None,
+    bias: "ArrayLike | None" = None,
+    *,
+    per_row: bool = False,
+    out_dtype: "DTypeLike" = np.float32,
+    out: "Array | None" = None,
+) -> "Array":
+    """Quantize x, then multiply. See `dmlcpu.dynamic_quantize_matmul`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dmlcpu import reference
+    >>> reference.dynamic_quantize_matmul(np.array([[255.0, 3]], np.float32), np.array([[1], [2]], np.int8), 0.5)
+    array([[130.5]], dtype=float32)
+    """
+    a, a_scale, a_zero = dynamic_quantize_linear(x, axis=-1 if per_row else None)
+    return matmul_integer_to_float(a, a_scale, a_zero, b, b_scale, b_zero_point, bias, out_dtype=out_dtype, out=out)
 
 
 class MatmulTopK(NamedTuple):

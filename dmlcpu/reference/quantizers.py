@@ -81,9 +81,13 @@ class DynamicQuantized(NamedTuple):
 
 
 def dynamic_quantize_linear(
-    x: "ArrayLike", *, out_dtype: "DTypeLike" = np.uint8, out: "tuple[Array, Array, Array] | None" = None
+    x: "ArrayLike",
+    *,
+    axis: int | None = None,
+    out_dtype: "DTypeLike" = np.uint8,
+    out: "tuple[Array, Array, Array] | None" = None,
 ) -> "DynamicQuantized":
-    """Find the range of x with 0 in it, then quantize. See `dmlcpu.dynamic_quantize_linear`.
+    """Find the range of x, or of each row, with 0 in it, then quantize. See `dmlcpu.dynamic_quantize_linear`.
 
     Examples
     --------
@@ -92,15 +96,17 @@ def dynamic_quantize_linear(
     >>> reference.dynamic_quantize_linear(np.array([0, 2, -3], np.float32)).y
     array([153, 255,   0], dtype=uint8)
     """
+    lowest, highest = _INTEGERS[np.dtype(out_dtype).name]
     with np.errstate(all="ignore"):
         values = np.asarray(x).astype(np.float32)
-        lo, hi = np.float32(min(0, values.min(initial=0))), np.float32(max(0, values.max(initial=0)))
-        scale = np.float32((hi - lo) / np.float32(255)) or np.float32(1)
-        lowest, highest = _INTEGERS[np.dtype(out_dtype).name]
-        place = np.float32(lowest) - np.float32(lo / scale)
-    zero = np.array(int(np.rint(np.clip(place, lowest, highest)))).astype(out_dtype)
+        lo = np.asarray(values.min(axis=axis, keepdims=axis is not None, initial=0))
+        hi = np.asarray(values.max(axis=axis, keepdims=axis is not None, initial=0))
+        scale = np.asarray((hi - lo) / np.float32(255))
+        scale[scale == 0] = 1
+        place = np.float32(lowest) - lo / scale
+    zero = np.asarray(np.rint(np.clip(place, lowest, highest)).astype(np.int64).astype(out_dtype))
     y = quantize_linear(values, scale, zero, out_dtype=out_dtype)
-    return DynamicQuantized(*map(written, (y, np.array(scale), zero), out or (None, None, None)))
+    return DynamicQuantized(*map(written, (y, scale, zero), out or (None, None, None)))
 
 
 # The least and the greatest integer of each type.

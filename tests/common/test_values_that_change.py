@@ -54,6 +54,14 @@ def test_dynamic_quantize_linear(monkeypatch):
     np.testing.assert_array_equal(found.y, reference.dynamic_quantize_linear(np.ones(3, np.float32)).y, strict=True)
 
 
+def test_dynamic_quantize_matmul(monkeypatch):
+    x = np.full((1, 2), np.nan, np.float32)
+    calls = mended(monkeypatch, "dmlcpu.operators.dynamic_quantize_matmul.function", "check_range", x)
+    found = dmlcpu.dynamic_quantize_matmul(x, A, 1)
+    assert len(calls) == 1
+    np.testing.assert_array_equal(found, reference.dynamic_quantize_matmul(np.ones((1, 2)), A, 1), strict=True)
+
+
 def test_scatter_nd(monkeypatch):
     indices = np.array([[7]])
     calls = mended(monkeypatch, "dmlcpu.operators.scatter_nd.function", "check_index", indices)

@@ -150,6 +150,13 @@ def matmul_integer_to_float(dtype: np.dtype) -> Results:
             yield dmlcpu.matmul_integer_to_float(a, of_a, of_rows, b, of_b, of_columns, bias, out_dtype=out)
 
 
+def dynamic_quantize_matmul(dtype: np.dtype) -> Results:
+    for (_, _, b, of_columns), out in product(operands(np.dtype(np.uint8)), (np.float32, np.float16)):
+        x, of_b, bias = finite(30, (9, len(b)), dtype), scales(13, b.shape[1]), scales(14, b.shape[1])
+        for per_row in (False, True):
+            yield dmlcpu.dynamic_quantize_matmul(x, b, of_b, of_columns, bias, per_row=per_row, out_dtype=out)
+
+
 def matmul_top_k(dtype: np.dtype) -> Results:
     for a, of_rows, b, of_columns in operands(dtype):
         yield dmlcpu.matmul_top_k(a, b, 3)
@@ -176,6 +183,8 @@ def dequantize_linear(dtype: np.dtype) -> Results:
 def dynamic_quantize_linear(dtype: np.dtype) -> Results:
     for out in map(np.dtype, BYTES):
         yield dmlcpu.dynamic_quantize_linear(finite(22, (9, 300), dtype), out_dtype=out)
+        for axis in (0, 1):
+            yield dmlcpu.dynamic_quantize_linear(finite(22, (9, 300), dtype), axis=axis, out_dtype=out)
 
 
 def argmax(dtype: np.dtype) -> Results:
@@ -239,6 +248,7 @@ CALLS: dict[str, Callable[[np.dtype], Results]] = {
         quantized_matmul,
         matmul_integer,
         matmul_integer_to_float,
+        dynamic_quantize_matmul,
         matmul_top_k,
         quantize_linear,
         dequantize_linear,

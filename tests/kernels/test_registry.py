@@ -84,7 +84,8 @@ def test_a_call_imports_kernels_of_its_own_operator_only(run_fork, operator):
     """
     # matmul_top_k multiplies, and selects; sorts have keys of top_k; elements are updated by loops of scatter_nd.
     others = {"selection": {"gemm", "top_k"}, "sort": {"top_k"}, "elements": {"scatter_nd"}, "arg_reduce": {"top_k"}}
-    own = {registry.FOLDERS[operator]} | others.get(registry.FOLDERS[operator], set())
+    folders = {registry.FOLDERS[each] for each in registry.COMPOSED.get(operator, (operator,))}
+    own = folders.union(*[others.get(each, ()) for each in folders])
     assert set(run_fork(code.format(operator)).split()) & set(registry.FOLDERS.values()) == own
 
 

@@ -46,6 +46,12 @@ def matmul_integer_to_float():
     return [a, np.array(0.5, np.float32), np.array([3, 4], np.uint8), b, scale, None, bias], {}
 
 
+def dynamic_quantize_matmul():
+    x, b = np.array([[10, 20], [-3, 4]], np.float32), np.array([[1, -1], [2, -2]], np.int8)
+    scale, bias = np.array([0.5, -0.25], np.float32), np.array([1, -1], np.float32)
+    return [x, b, scale, np.array([3, 4], np.int8), bias], {"per_row": True}
+
+
 def quantize_linear():
     x, scale = np.array([[1, 2, 3], [4, 5, 6]], np.float32), np.array([0.5, 2], np.float32)
     return [x, scale, np.array([1, 2], np.int8)], {"axis": 0}
@@ -88,6 +94,7 @@ FUNCTIONS = (
     quantized_matmul,
     matmul_integer,
     matmul_integer_to_float,
+    dynamic_quantize_matmul,
     matmul_top_k,
     quantize_linear,
     dequantize_linear,
@@ -109,6 +116,7 @@ LAYOUTS = {
 SEVERAL_KERNELS = (
     "matmul_top_k",
     "dynamic_quantize_linear",
+    "dynamic_quantize_matmul",
     "scatter_elements",
     "gather_elements",
 )  # which no kept call has

@@ -100,10 +100,10 @@ def test_every_cut_gives_the_bits_of_the_reference(operator, data, seed, block):
         patch.setattr(product_blocks, "BLOCK", block)
         row = OPERATORS[operator]
         checked = product_blocks._product(row.function, row.calls.request, arguments).call
-        cuts = list(product_blocks._cuts(checked))  # the largest blocks first
+        cuts = list(product_blocks.cuts(checked))  # the largest blocks first
         few = [each for each in cuts if math.prod(checked.matrix) <= 400 * each.rows * each.columns] or cuts[:1]
         cut = few[data.draw(st.integers(0, len(few) - 1))]
-        patch.setattr(product_blocks, "_cuts", lambda _: iter([cut]))
+        patch.setattr(product_blocks, "cuts", lambda _: iter([cut]))
         found = in_blocks(operator, arguments)
     assert_same_bits(found, call.expected())
 

@@ -6,8 +6,8 @@ import pytest
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.kernels.quantize_linear.work import PIECE, TILE
-from dmlcpu.operators.dynamic_quantize_linear.plan import prepare as prepare_dynamic
 from dmlcpu.quantizers import layout
+from dmlcpu.quantizers.dynamic import prepare as prepare_dynamic
 from dmlcpu.quantizers.layout import Layout, lay_out
 from dmlcpu.quantizers.plan import plan, plan_layouts, prepare
 from dmlcpu.runtime.compilation import can_compile

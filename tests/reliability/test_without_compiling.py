@@ -111,10 +111,12 @@ def test_outputs_are_the_arrays_that_are_given(plain: Way) -> None:
     floats = (a[0], 0.5, [1, 2, 3, 4], dmlcpu.pack_b(b), [0.1, -1, 0, np.inf, np.nan], -5)
     show(dmlcpu.matmul_integer_to_float(*floats))
     show(dmlcpu.matmul_integer_to_float(*floats, np.arange(4, dtype=np.float16)[:, None], out_dtype="float16"))
+    for per_row in (False, True):
+        show(dmlcpu.dynamic_quantize_matmul(a - 99.5, *floats[3:], [5, 4, 3, 2, 1], per_row=per_row))
     show(*dmlcpu.matmul_top_k(a[0], b, 3, b_scale=[0.1, -1, 0, np.inf, np.nan], bias=[[1, 2, 3, 4, 5]]))
     show(*dmlcpu.matmul_top_k(a[0, 0], dmlcpu.pack_b(b), 3, a_zero_point=9, mode="smallest"))
     """
-    assert len(same(plain, code)) == 18
+    assert len(same(plain, code)) == 20
 
 
 def test_refusals_are_the_same_and_come_before_the_first_write(plain: Way) -> None:

@@ -44,6 +44,8 @@ assert_type(dmlcpu.matmul_integer(a, 1, b, None, out_dtype=np.int64), NDArray[np
 assert_type(dmlcpu.matmul_integer_to_float(a, 0.5, None, b, [0.5, 1.0], None), Floats)
 halves = np.ones(2, np.float16)
 assert_type(dmlcpu.matmul_integer_to_float(a, halves[:1], None, b, halves, None), NDArray[np.float16])
+assert_type(dmlcpu.dynamic_quantize_matmul(x, weights, 0.5), Floats)
+assert_type(dmlcpu.dynamic_quantize_matmul(x, b, 0.5, per_row=True, out_dtype=np.float16), NDArray[np.float16])
 assert_type(dmlcpu.quantized_matmul(a, 1.0, None, b, 1.0, None, 1.0, 5), NDArray[np.uint8])
 assert_type(dmlcpu.quantized_matmul(a, 1.0, None, b, 1.0, None, 1.0, None, out_dtype=np.int8), NDArray[np.int8])
 assert_type(dmlcpu.matmul_top_k(a, weights, 1).values, NDArray[np.int32])
@@ -58,6 +60,7 @@ assert_type(dmlcpu.dequantize_linear(a, halves[:1]), NDArray[np.float16])
 y, scale, zero_point = dmlcpu.dynamic_quantize_linear(x)
 assert_type(y, NDArray[np.uint8])
 assert_type(scale, Floats)
+assert_type(dmlcpu.dynamic_quantize_linear(x, axis=-1).y, NDArray[np.uint8])
 assert_type(dmlcpu.dynamic_quantize_linear(x, out_dtype=np.int8).zero_point, NDArray[np.int8])
 
 desc = dmlcpu.TopKOperatorDesc(

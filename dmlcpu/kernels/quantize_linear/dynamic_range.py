@@ -11,7 +11,7 @@ from dmlcpu.kernels.quantize_linear.tiles import gather, piece_of
 from dmlcpu.kernels.quantize_linear.work import AHEAD, FLOAT16, FLOAT32, SPACE, SPACE_CELLS, WORK
 from dmlcpu.kernels.walk import offset, share
 from dmlcpu.runtime.intrinsics import as_words, either, width_of
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import LINE_CELLS, record_at
 
@@ -27,20 +27,24 @@ def find_range(part, parts, x, works, scratch):
     first, last = share(part, parts, work.items)
     for item in range(first, last):
         row = item // work.tiles
-        begin = (item - row * work.tiles) * work.tile
-        count = min(work.tile, work.n - begin)
         at = work.x.start + offset(work.walk, work.x.strides, row)
-        gathered = as_words(space.words, 0, x)
-        if work.x.step != 1:
-            gather(x, at, work.x.step, 1, begin, count, False, gathered)
-        line = either(work.x.step == 1, x, at + begin, gathered)
-        if width_of(x) == 4:
-            low, high = extremes(as_words(line, 0, np.int32), count, AHEAD * work.is_large)
-        else:
-            low, high = extremes(as_words(line, 0, np.int16), count, 0)
+        low, high = extremes_of_tile(x, at, (item - row * work.tiles) * work.tile, work, space)
         least, greatest = min(least, low), max(greatest, high)
     scratch[part * RANGE_CELLS] = least
     scratch[part * RANGE_CELLS + 1] = greatest
+
+
+@inlined
+def extremes_of_tile(x, start, begin, work, space):
+    """Return the least and the greatest key of the tile of a run that has its elements from `begin` on."""
+    count = min(work.tile, work.n - begin)
+    gathered = as_words(space.words, 0, x)
+    if work.x.step != 1:
+        gather(x, start, work.x.step, 1, begin, count, False, gathered)
+    line = either(work.x.step == 1, x, start + begin, gathered)
+    if width_of(x) == 4:
+        return extremes(as_words(line, 0, np.int32), count, AHEAD * work.is_large)
+    return extremes(as_words(line, 0, np.int16), count, 0)
 
 
 @device
@@ -79,14 +83,44 @@ def settle(part, parts, scale, zero, found, works, scratch):
     for each in range(found[1]):
         least = min(least, scratch[each * RANGE_CELLS])
         greatest = max(greatest, scratch[each * RANGE_CELLS + 1])
-    low, high = value_of(least, work.x.kind), value_of(greatest, work.x.kind)
-    width = np.float32(high - low)
+    width, step, place = scale_of(least, greatest, work)
     found[0] = width < np.inf
     if found[0] == 0:
         return
+    scale[0] = step
+    zero[0] = place & work.y.mask
+
+
+@kernel
+def settle_rows(part, parts, x, scale, zero, found, works, scratch):
+    """Write the scale and zero point of each of a share of the rows; found[0] becomes 0 if a range is not finite.
+
+    scale: flat float32; zero: flat words; both have one for each row.
+    """
+    work = record_at(works, 0, WORK)
+    space = record_at(scratch, part * SPACE_CELLS, SPACE)
+    first, last = share(part, parts, work.items)
+    for row in range(first, last):
+        at = work.x.start + offset(work.walk, work.x.strides, row)
+        least, greatest = np.int64(0), np.int64(0)
+        for begin in range(0, work.n, work.tile):
+            low, high = extremes_of_tile(x, at, begin, work, space)
+            least, greatest = min(least, low), max(greatest, high)
+        width, step, place = scale_of(least, greatest, work)
+        if not width < np.inf:
+            found[0] = 0
+            return
+        scale[row] = step
+        zero[row] = place & work.y.mask
+
+
+@inlined
+def scale_of(least, greatest, work):
+    """Return the range between two keys, 0 in it, and the scale and zero point for it if it is finite."""
+    low, high = value_of(least, work.x.kind), value_of(greatest, work.x.kind)
+    width = np.float32(high - low)
     step = np.float32(width / np.float32(255))
     step = step if step > 0 else np.float32(1)
     place = np.float32(np.float32(work.lowest) - np.float32(low / step))
     place = min(max(place, np.float32(work.lowest)), np.float32(work.highest))
-    scale[0] = step
-    zero[0] = np.int64(np.rint(place)) & work.y.mask
+    return width, step, np.int64(np.rint(place))

@@ -8,8 +8,8 @@ from dmlcpu.directml.base import Bound, Key, OperatorDesc, dml_name
 from dmlcpu.directml.enums import FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import ONE_TO_EIGHT, Allowed, Support, types
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.operators.dynamic_quantize_linear.function import DynamicQuantized, check_range
-from dmlcpu.operators.dynamic_quantize_linear.plan import prepare
+from dmlcpu.operators.dynamic_quantize_linear.function import DynamicQuantized
+from dmlcpu.quantizers.dynamic import check_range, prepare
 
 _BYTES = Allowed(ONE_TO_EIGHT, types("INT8 UINT8"))
 
@@ -89,7 +89,7 @@ class DynamicQuantizeLinearOperatorDesc(OperatorDesc[DynamicQuantized]):
 
     def _key(self, arrays: Any) -> Key:
         x, y = arrays[:2]
-        return prepare, ((form_of(x), strides_of(y)), (y.dtype,))
+        return prepare, (form_of(x), None, y.dtype, strides_of(y))
 
     def _refuse(self, bound: Bound, refused: Any) -> None:
-        check_range(bound["input_tensor"], self.operator, "InputTensor")
+        check_range(bound["input_tensor"], None, self.operator, "InputTensor")

@@ -13,8 +13,9 @@ from dmlcpu.quantizers.examples import large, numbers
 
 
 def examples(dtype: str) -> Iterator[Example]:
-    """Yield a plain call; the same kernels serve all of them."""
+    """Yield a plain call, and one with a range for each row; the same kernels serve all calls."""
     yield Example({"x": numbers(dtype)})
+    yield Example({"x": numbers(dtype), "axis": -1})
 
 
 def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:

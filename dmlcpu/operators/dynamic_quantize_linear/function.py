@@ -9,9 +9,7 @@ from dmlcpu.annotations import Array, DType, Element, Values
 from dmlcpu.common.arguments import check_apart, check_output, check_tuple
 from dmlcpu.common.forms import formed, strides_of
 from dmlcpu.common.prepared import Prepared
-from dmlcpu.errors import DmlError
-from dmlcpu.operators.dynamic_quantize_linear.plan import NAME, prepare
-from dmlcpu.quantizers.arguments import FLOAT
+from dmlcpu.quantizers.dynamic import NAME, check_range, prepare
 from dmlcpu.runtime.threads import plan_for_now
 
 
@@ -23,8 +21,8 @@ class DynamicQuantized(NamedTuple, Generic[Values]):
     y : ndarray
         The integers.
     scale : ndarray, shape ()
-        The step, of float32.
-    zero_point : ndarray, shape ()
+        The step, of float32. With an axis: of x's shape, but 1 along it.
+    zero_point : ndarray of the same shape
         The integer that 0 becomes, of y's type.
     """
 
@@ -35,20 +33,24 @@ class DynamicQuantized(NamedTuple, Generic[Values]):
 
 @overload
 def dynamic_quantize_linear(
-    x: ArrayLike, *, out: tuple[Array, Array, Array] | None = None
+    x: ArrayLike, *, axis: int | None = None, out: tuple[Array, Array, Array] | None = None
 ) -> DynamicQuantized[NDArray[np.uint8]]: ...
 @overload
 def dynamic_quantize_linear(
-    x: ArrayLike, *, out_dtype: DType[Element], out: tuple[Array, Array, Array] | None = None
+    x: ArrayLike, *, axis: int | None = None, out_dtype: DType[Element], out: tuple[Array, Array, Array] | None = None
 ) -> DynamicQuantized[NDArray[Element]]: ...
 @overload
 def dynamic_quantize_linear(
-    x: ArrayLike, *, out_dtype: DTypeLike, out: tuple[Array, Array, Array] | None = None
+    x: ArrayLike, *, axis: int | None = None, out_dtype: DTypeLike, out: tuple[Array, Array, Array] | None = None
 ) -> DynamicQuantized: ...
 def dynamic_quantize_linear(
-    x: "ArrayLike", *, out_dtype: "DTypeLike" = np.uint8, out: "tuple[Array, Array, Array] | None" = None
+    x: "ArrayLike",
+    *,
+    axis: int | None = None,
+    out_dtype: "DTypeLike" = np.uint8,
+    out: "tuple[Array, Array, Array] | None" = None,
 ) -> "DynamicQuantized":
-    """Quantize an array to 8 bits by the range of its own elements.
+    """Quantize an array, or each row of it, to 8 bits by the range of its own elements.
 
     The range is that of the elements and 0. A 255th of it, as float32, is the scale; the zero point is what 0 becomes.
 
@@ -57,11 +59,13 @@ def dynamic_quantize_linear(
     x : array_like
         float32, float16, bfloat16 (of ``ml_dtypes``) or float64, which is rounded to float32 first; finite; any shape
         and memory layout.
+    axis : int, optional
+        The axis whose elements share a range: -1 for a scale and a zero point for each row. Without it all share one.
     out_dtype : dtype, default uint8
         uint8 or int8.
     out : tuple of three ndarrays, optional
-        Where to write the results: of x's shape and `out_dtype`, of shape () and float32, of shape () and `out_dtype`;
-        no memory shared with `x` or with one another.
+        Where to write the results: y of x's shape and `out_dtype`, scale of float32, zero_point of `out_dtype`; no
+        memory shared with `x` or with one another.
 
     Returns
     -------
@@ -79,7 +83,8 @@ def dynamic_quantize_linear(
     Notes
     -----
     The semantics are those of DirectML's ``DML_DYNAMIC_QUANTIZE_LINEAR_OPERATOR_DESC`` and of ONNX
-    DynamicQuantizeLinear 11, which has uint8 alone. The scale of zeros, and of no elements, is 1.
+    DynamicQuantizeLinear 11, which has uint8 and one range alone. The scale of zeros, and of no elements, is 1.
+    `dequantize_linear` and `matmul_integer_to_float` take scales and zero points along an axis as they are.
 
     Examples
     --------
@@ -89,8 +94,11 @@ def dynamic_quantize_linear(
     array([153, 255,   0,  26, 221, 179], dtype=uint8)
     >>> scale, zero_point
     (array(0.01960784, dtype=float32), array(153, dtype=uint8))
+    >>> dmlcpu.dynamic_quantize_linear(np.array([[1, 2], [-100, 300]], np.float32), axis=-1).scale
+    array([[0.00784314],
+           [1.5686275 ]], dtype=float32)
     """
-    key, arrays = request(x, out_dtype, out)
+    key, arrays = request(x, axis, out_dtype, out)
     prepared = plan_for_now(prepare, key)
     if out is None:
         y, scale, zero_point = prepared.new
@@ -99,17 +107,15 @@ def dynamic_quantize_linear(
     else:
         result = allocate(prepared, arrays, out)
     while prepared.run(*arrays, *result) is not None:  # again, if another thread has written a valid one
-        check_range(arrays[0], NAME, "x")
+        check_range(arrays[0], axis, NAME, "x")
     return result
 
 
-def request(x: Any, out_dtype: Any, out: Any) -> tuple[tuple[Any, ...], tuple[Array]]:
+def request(x: Any, axis: Any, out_dtype: Any, out: Any) -> tuple[tuple[Any, ...], tuple[Array]]:
     """Return the key of a prepared call, but for the budget, and the array that it reads."""
     x, form = formed(NAME, "x", x)
-    if type(out_dtype) is not type and isinstance(out_dtype, np.generic):  # in a key, np.int8(1) would be np.uint8(1)
-        out_dtype = out_dtype.dtype
     y_strides = strides_of(out[0]) if isinstance(out, tuple) and out else None
-    return ((form, y_strides), (out_dtype,)), (x,)
+    return (form, axis, out_dtype, y_strides), (x,)
 
 
 def allocate(prepared: Prepared, arrays: tuple[Array], out: Any) -> DynamicQuantized:
@@ -123,23 +129,3 @@ def allocate(prepared: Prepared, arrays: tuple[Array], out: Any) -> DynamicQuant
         check_apart(NAME, f"out[{i}]", array, others)
         others[f"out[{i}]"] = array
     return DynamicQuantized._make(found)
-
-
-def check_range(x: Array, operator: str, field: str, start: tuple[int, ...] = ()) -> None:
-    """Refuse elements that are not finite, and ranges beyond float32; start: the place of x in a larger array."""
-    with np.errstate(all="ignore"):
-        values = x.astype(FLOAT)
-        bad = ~np.isfinite(values)
-        if bad.any():
-            where = [int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape)]
-            place = [i + j for i, j in zip(where, start or (0,) * x.ndim, strict=True)]
-            found = str(x[tuple(where)])
-            raise DmlError(operator, f"{field}[{', '.join(map(str, place))}]", found, "finite float32 numbers")
-        check_limits(np.float32(values.min(initial=0)), np.float32(values.max(initial=0)), operator, field)
-
-
-def check_limits(low: np.float32, high: np.float32, operator: str, field: str) -> None:
-    """Refuse a range beyond float32."""
-    with np.errstate(all="ignore"):
-        if not high - low < np.inf:
-            raise DmlError(operator, field, f"from {low!s} to {high!s}", "elements whose range is a finite float32")

@@ -31,6 +31,7 @@ def random_call(rng: np.random.Generator) -> Sample:
     dtype = FLOATS[rng.integers(len(FLOATS))]
     x = rng.standard_normal(drawn_shape(rng)) * rng.choice([1, 1e-3, 100, 0]) + rng.choice([0, 0, 5, -5])
     x = laid_out(rng, x.astype(dtype))
-    return Sample(
-        "dynamic_quantize_linear", (x,), {"out_dtype": rng.choice([np.uint8, np.int8])} if rng.random() < 0.7 else {}
-    )
+    options = {"out_dtype": rng.choice([np.uint8, np.int8])} if rng.random() < 0.7 else {}
+    if x.ndim and rng.random() < 0.6:
+        options["axis"] = int(rng.integers(-x.ndim, x.ndim))
+    return Sample("dynamic_quantize_linear", (x,), options)

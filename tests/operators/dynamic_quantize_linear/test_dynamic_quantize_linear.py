@@ -51,9 +51,31 @@ def test_extremes_in_every_tile(n, x_type):
         x = np.zeros((2, n), x_type)
         x[1, place], x[0, n - 1 - place] = 7, -3
         expected = reference.dynamic_quantize_linear(x)
+        by_rows, by_columns = (reference.dynamic_quantize_linear(x, axis=axis) for axis in (1, 0))
         for threads, make in zip(THREADS, (*KERNEL_LAYOUTS.values(),)[:4], strict=False):
             with use_budget(threads, grain=1):
                 assert_same_bits(dmlcpu.dynamic_quantize_linear(make(x)), expected, f"{n} {x_type} {place}")
+                assert_same_bits(dmlcpu.dynamic_quantize_linear(make(x), axis=-1), by_rows, f"{n} {x_type} {place}")
+                assert_same_bits(dmlcpu.dynamic_quantize_linear(make(x), axis=0), by_columns, f"{n} {x_type} {place}")
+
+
+def test_each_row_is_quantized_as_if_it_were_alone():
+    x = np.random.default_rng(0).standard_normal((2, 3, 40), dtype=np.float32) * np.float32([[1], [100], [0]])
+    found = dmlcpu.dynamic_quantize_linear(x, axis=-1)
+    assert found.scale.shape == found.zero_point.shape == (2, 3, 1)
+    for place in np.ndindex(2, 3):
+        alone = dmlcpu.dynamic_quantize_linear(x[place])
+        assert_same_bits((found.y[place], found.scale[place][0], found.zero_point[place][0]), alone)
+    assert np.abs(dmlcpu.dequantize_linear(*found) - x).max() <= found.scale.max() / 2
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0,)])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_rows_of_no_elements_have_the_scale_1(shape, axis):
+    found = dmlcpu.dynamic_quantize_linear(np.zeros(shape, np.float32), axis=axis, out_dtype="int8")
+    assert_same_bits(found, reference.dynamic_quantize_linear(np.zeros(shape, np.float32), axis=axis, out_dtype="int8"))
+    assert (found.scale == 1).all()
+    assert (found.zero_point == -128).all()
 
 
 @pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
@@ -63,10 +85,11 @@ def test_element_that_is_not_finite_is_refused_and_nothing_written(bad, x_type):
     x[1, 1500] = bad
     x[2, 3] = np.nan
     out = np.full(x.shape, 9, np.uint8), np.full((), 9, np.float32), np.full((), 9, np.uint8)
-    for given_out in (None, out):
+    of_rows = out[0], np.full((3, 1), 9, np.float32), np.full((3, 1), 9, np.uint8)
+    for options in ({}, {"out": out}, {"axis": 1}, {"axis": 1, "out": of_rows}):
         with pytest.raises(DmlError, match=r"^dynamic_quantize_linear: x\[1, 1500\] is -?(nan|inf); allowed: finite"):
-            dmlcpu.dynamic_quantize_linear(x, out=given_out)
-    assert all((each == 9).all() for each in out)
+            dmlcpu.dynamic_quantize_linear(x, **options)
+    assert all((each == 9).all() for each in (*out, *of_rows))
 
 
 def test_blocks_refuse_an_option_that_cannot_be_hashed():
@@ -77,6 +100,11 @@ def test_blocks_refuse_an_option_that_cannot_be_hashed():
 def test_range_beyond_float32_is_refused():
     with pytest.raises(DmlError, match=r"x is from -3e\+38 to 3e\+38; allowed: elements whose range is"):
         dmlcpu.dynamic_quantize_linear(np.array([3e38, -3e38], np.float32))
+    apart = np.array([[[1, 2], [3, 4]], [[3e38, -1], [-3e38, 4]]], np.float32)
+    assert_same_bits(dmlcpu.dynamic_quantize_linear(apart, axis=2), reference.dynamic_quantize_linear(apart, axis=2))
+    for axis in (1, -2):
+        with pytest.raises(DmlError, match=r"x\[1, :, 0\] is from -3e\+38 to 3e\+38; allowed: elements whose range is"):
+            dmlcpu.dynamic_quantize_linear(apart, axis=axis)
     with pytest.raises(DmlError, match=r"x\[1\] is 1e\+300; allowed: finite float32 numbers"):
         dmlcpu.dynamic_quantize_linear(np.array([1, 1e300, 0]))
 
@@ -88,12 +116,17 @@ def test_outputs_are_filled_and_returned():
     assert isinstance(found, dmlcpu.DynamicQuantized)
     assert all(mine is given for mine, given in zip(found, out, strict=True))
     assert_same_bits(out, reference.dynamic_quantize_linear(x, out_dtype=np.int8))
+    out = out[0], np.zeros((2, 3), np.float32)[:, ::3], np.zeros((4, 1), np.int8)[::-2]
+    dmlcpu.dynamic_quantize_linear(x, axis=1, out_dtype=np.int8, out=out)
+    assert_same_bits(out, reference.dynamic_quantize_linear(x, axis=1, out_dtype=np.int8))
 
 
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
         ({"x": X.astype(np.int32)}, UnsupportedError, r"x\.dtype is int32; allowed: float32, float16, bfloat16"),
+        ({"axis": 1}, DmlError, r"axis is 1; allowed: -1 to 0 \(x has 1 dimensions\)"),
+        ({"axis": 1.0}, TypeError, "axis is 1.0; allowed: an integer"),
         ({"out_dtype": "i2"}, UnsupportedError, "out_dtype is int16; allowed: uint8, int8"),
         ({"out": np.zeros(6, np.uint8)}, TypeError, r"out is ndarray; allowed: a tuple \(y, scale, zero_point\)"),
         ({"out": ()}, TypeError, r"out is a tuple of 0; allowed: a tuple \(y, scale, zero_point\) of three arrays"),
@@ -135,6 +168,12 @@ def test_blocks_are_read_twice_and_a_bad_element_has_its_place_in_the_whole(smal
     sinks = {name: Once(each) for name, each in blocks.estimate(x=source).results.items()}
     blocks.run({"x": source}, sinks, least)
     assert source.read_bytes == 2 * x.nbytes
+    with pytest.raises(DmlError, match=r"x\[33, :\] is from -3e\+38 to 3e\+38"):
+        blocks.run(
+            {"x": Watched(np.where(np.arange(40)[:, None] == 33, np.float32([3e38, -3e38] * 15), x)), "axis": 1},
+            {},
+            least + 5000,
+        )
     x[30, 7] = np.inf
     with pytest.raises(DmlError, match=r"x\[30, 7\] is inf"):
         blocks.run({"x": source}, sinks, least)
