@@ -81,8 +81,8 @@ class Lines:
     def _write(self) -> None:
         if not self._pending:
             return
-        size = os.fstat(self.file).st_size
         try:
+            size = os.fstat(self.file).st_size
             content = b"\n" + self._pending if self._is_torn(size) else self._pending
             written = os.write(self.file, content)
             if written < len(content):

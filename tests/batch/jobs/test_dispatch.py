@@ -3,11 +3,12 @@
 import contextlib
 import multiprocessing
 import os
+import pickle
 import random
 import signal
 import sys
 import threading
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -194,6 +195,47 @@ def test_workers_killed_at_random_lose_no_item(kind, kills):
                     killed.add(process)
     assert len(killed) == kills
     assert results == dict(enumerate(range(300)))
+
+
+class Dying(Workers):
+    """Workers that die of each chunk with an item that is not spared."""
+
+    def __init__(self, spared):
+        super().__init__(self, 1)
+        self.spared = spared
+        self.deaths = 0
+
+    def submit(self, function, run, pickled, *others):
+        future = Future()
+        _, items = pickle.loads(pickled)
+        if self.spared.issuperset(items):
+            future.set_result(function(run, pickled, *others))
+        else:
+            future.set_exception(BrokenExecutor("The exit codes of the workers are {SIGKILL(-9)}"))
+        return future
+
+    def renew(self, reason):
+        self.deaths += 1
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_workers_that_die_of_everything_end_the_run(retries):
+    """Memory for no job is left, for example."""
+    lost = []
+    with Dying(set()) as workers, pytest.raises(WorkerError) as caught:
+        lost.extend(served(workers, serving.doubled, range(100), retries=retries))
+    assert workers.deaths < 5 * (retries + 2)
+    assert str(caught.value) == (
+        f"workers died {5 * (retries + 2)} times in a row (worker killed by SIGKILL), and no job was finished "
+        "meanwhile; allowed: more memory, or fewer workers"
+    )
+
+
+def test_workers_that_die_of_some_items_do_not():
+    spared = set(range(0, 100, 4))
+    with Dying(spared) as workers:
+        results = dict(served(workers, serving.doubled, range(100), retries=2))
+    assert {position for position, result in results.items() if not isinstance(result, Lost)} == spared
 
 
 def test_an_executor_that_was_shut_down_is_an_error():

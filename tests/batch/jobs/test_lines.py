@@ -126,6 +126,17 @@ def failing(_: int) -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
+def test_a_disk_that_does_not_answer_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = Lines(tmp_path / "log")
+    with monkeypatch.context() as patch:
+        patch.setattr("dmlcpu.batch.jobs.lines.os.fstat", failing)
+        lines.append({"number": 0})
+        assert lines.error is not None
+    lines.close()
+    assert lines.error is None
+    assert lines_of(tmp_path / "log") == [{"number": 0}]
+
+
 def test_lines_are_synced_while_none_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     monkeypatch.setattr("dmlcpu.batch.jobs.lines.os.fsync", lambda file: synced.put(os.pread(file, 100, 0)))
