@@ -30,7 +30,9 @@ from dmlcpu.search.vectors import Limits, Stored
 HEADER = "index.json"
 PREFIX, VERSION = "dmlcpu.search.", 1  # of the format's name, before the class
 _LONGEST_HEADER = 1 << 16
-_CHECKED = 1 << 18  # numbers that are checked at once: a file may have gaps, and take no space for what it seems to hold
+_CHECKED = (
+    1 << 18
+)  # numbers that are checked at once: a file may have gaps, and take no space for what it seems to hold
 # The arrays of an index, and the types that each may have.
 _KEPT = ("float32", "float16", "float64")
 _ARRAY_TYPES: dict[str, dict[str, tuple[str, ...]]] = {

@@ -26,9 +26,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_what_is_said_of_jobs_is_so(
-    library: Path, seconds: float | None, counted: Callable[[str], None]
-) -> None:
+def test_what_is_said_of_jobs_is_so(library: Path, seconds: float | None, counted: Callable[[str], None]) -> None:
     pytest.importorskip("zarr")
     pytest.importorskip("safetensors")
     longer = [] if seconds is None else ["--seconds", str(seconds), "--seed", str(time.time_ns() % 2**32)]

@@ -385,7 +385,11 @@ def test_more_dimensions_than_an_index_has(saved_floats):
 
 def test_ids_that_are_not_in_order_are_checked_as_a_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "_CHECKED", 3)
-    for ids, is_right in (([9, 2, 5, 1, 7, 0, 3], True), ([9, 2, 5, 1, 7, 0, 9], False), ([1, 2, 3, 3, 4, 5, 6], False)):
+    for ids, is_right in (
+        ([9, 2, 5, 1, 7, 0, 3], True),
+        ([9, 2, 5, 1, 7, 0, 9], False),
+        ([1, 2, 3, 3, 4, 5, 6], False),
+    ):
         index = Int8Index(np.arange(7, dtype=np.int8)[:, None], ids=list(range(7)))
         index.save(tmp_path / "x.index")
         np.save(tmp_path / "x.index" / "ids.npy", np.array(ids))

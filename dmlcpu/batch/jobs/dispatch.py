@@ -30,8 +30,8 @@ _LONGEST = 1.0  # seconds after which a chunk returns its results, and leaves it
 _MOST = 512  # items in a chunk
 _CHUNKS = 2  # in flight for each worker: one runs, one waits
 _LOOK = 1.0  # seconds between looks at the time an item takes, at most
-# A look that is late by more than this, while the process computes less than _BUSY of the time, comes after a pause: the
-# process was stopped, as by Ctrl+Z or a container's freezer. (One that computes may keep other threads waiting.)
+# A look that is late by more than _PAUSE, while the process computes less than _BUSY of the time, comes after a pause:
+# the process was stopped, as by Ctrl+Z or a container's freezer. (One that computes may keep other threads waiting.)
 _PAUSE, _BUSY = 1.0, 0.1
 _CAUSES = 5  # items in a row, each of which may kill its workers as often as it is tried, before no more are tried
 

@@ -86,7 +86,7 @@ def test_members_without_a_suffix(tmp_path: Path) -> None:
     for name, expected in ((None, 4), ("y", 4), ("x", 3)):
         with open_source(path, name) as source:
             assert source.shape == (expected,)
-    with pytest.raises(FileError, match="does not begin as .npy files do"):
+    with pytest.raises(FileError, match=r"does not begin as \.npy files do"):
         open_source(members_of(path, notes=b"of an archive"))
 
 
@@ -96,7 +96,7 @@ def test_files_that_macos_adds_are_no_arrays(tmp_path: Path) -> None:
     path = members_of(tmp_path / "x.npz", **{"x.npy": array.getvalue(), "__MACOSX/._x.npy": b"\0\5\x16\7"})
     with open_source(path) as source:
         assert source.read().tolist() == [0, 1, 2]
-    with pytest.raises(FileError, match="the name '__MACOSX/._x'; allowed: x"):
+    with pytest.raises(FileError, match=r"the name '__MACOSX/\._x'; allowed: x"):
         open_source(path, "__MACOSX/._x")
 
 

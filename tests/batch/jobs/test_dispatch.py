@@ -1,6 +1,7 @@
 """The dispatcher over processes of loky's, a Dask cluster and a pool of threads."""
 
 import contextlib
+import logging
 import multiprocessing
 import os
 import pickle
@@ -25,24 +26,25 @@ EVERYWHERE = pytest.mark.parametrize("kind", ["loky", "dask", "threads"])
 
 @contextlib.contextmanager
 def started(kind, count=2):
-    """Start workers: "local" is a Dask cluster of a run's own, "dask" one that is there already."""
+    """Start workers: "dask" is a Dask cluster of threads, "dask's" one of processes."""
     with contextlib.ExitStack() as stack:
         if kind == "threads":
             workers = Workers(stack.enter_context(ThreadPoolExecutor(count)), count)
         elif kind == "loky":
             workers = Processes(count, {}, begin=serving.begin_without_numba)
-        elif kind == "local":
-            pytest.importorskip("distributed")
-            workers = Cluster("local", count)
         else:
+            dask = pytest.importorskip("dask")
+            pytest.importorskip("distributed")
+            stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 0}))
             cluster = pytest.importorskip("distributed").LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,
-                processes=False,
+                processes=kind == "dask's",
+                silence_logs=logging.CRITICAL,
                 dashboard_address=None,
                 scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
             )
-            workers = Cluster(stack.enter_context(cluster).scheduler_address, 0)
+            workers = Cluster(stack.enter_context(cluster).scheduler_address)
         yield stack.enter_context(workers)
 
 
@@ -126,7 +128,7 @@ def test_stopping_before_anything_begins_serves_no_item():
 
 @POSIX
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "retries"), [("loky", 0), ("loky", 2), ("local", 1)])
+@pytest.mark.parametrize(("kind", "retries"), [("loky", 0), ("loky", 2), ("dask's", 1)])
 def test_items_that_kill_their_worker_are_lost_and_no_others(kind, tmp_path, retries, capfd):
     items = [-value if value in (1, 21) else value for value in range(40)]
     serve = partial(serving.dying, tmp_path, 99, signal.SIGKILL)
@@ -139,7 +141,7 @@ def test_items_that_kill_their_worker_are_lost_and_no_others(kind, tmp_path, ret
         # in flight but had not begun counts as tried.
         assert max(retries, 1) <= len((tmp_path / str(position)).read_text()) <= max(retries + 1, 3)
         assert (
-            lost[position].reason == {"loky": "worker killed by SIGKILL", "local": "worker of the cluster died"}[kind]
+            lost[position].reason == {"loky": "worker killed by SIGKILL", "dask's": "worker of the cluster died"}[kind]
         )
     assert {position: results[position] for position in results if position not in lost} == {
         position: 2 * item for position, item in enumerate(items) if item >= 0
@@ -181,7 +183,7 @@ def test_the_reason_tells_how_a_worker_died(tmp_path):
 
 
 @POSIX
-@pytest.mark.parametrize(("kind", "kills"), [("loky", 6), pytest.param("local", 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("kind", "kills"), [("loky", 6), pytest.param("dask's", 1, marks=pytest.mark.slow)])
 def test_workers_killed_at_random_lose_no_item(kind, kills):
     chance = random.Random(17)
     results, killed = {}, set()
