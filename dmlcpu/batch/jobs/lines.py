@@ -39,7 +39,7 @@ class Lines:
     `late`: seconds until lines are brought to the disk, from `keep_synced` on; without that, once they are synced.
     """
 
-    late = 0.5
+    late = 0.9
 
     def __init__(self, path: Path) -> None:
         make_folder(os.path.abspath(path.parent))

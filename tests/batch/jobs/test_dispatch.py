@@ -40,6 +40,8 @@ def started(kind, count=2):
                 n_workers=count,
                 threads_per_worker=1,
                 processes=kind == "dask's",
+                host="127.0.0.1",
+                memory_limit=0,
                 silence_logs=logging.CRITICAL,
                 dashboard_address=None,
                 scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
