@@ -5,6 +5,7 @@ replace NumPy's.
 """
 
 import math
+from collections.abc import Iterator
 from types import EllipsisType
 from typing import Any, NamedTuple
 
@@ -144,6 +145,7 @@ class Limits(NamedTuple):
 
 
 LIMITS = Limits()
+_BLOCK = 1 << 18  # small integers as int64, at once: they stay in the second cache
 
 
 def _apply(name: str, reduction: str, ufunc: np.ufunc | None, x: Any, indices: Any, updates: Any) -> None:
@@ -162,7 +164,8 @@ def _apply(name: str, reduction: str, ufunc: np.ufunc | None, x: Any, indices: A
         values = _values(reduction, updates, x, places)
         if values is not None:
             places, values = (each.copy() if np.may_share_memory(each, x) else each for each in (places, values))
-            update(x, places, values, reduction, operator=name)
+            for block in _blocks(places, x.shape):
+                update(x, places[block], values[block], reduction, operator=name)
             return
     if ufunc and x.ndim == np.ndim(updates) == 1 and (arrays is None or arrays[0].ndim > 1):
         # With indices of several dimensions NumPy 2.4 reads beyond one-dimensional updates, instead of repeating them.
@@ -227,10 +230,15 @@ def _index_arrays(indices: Any, x: Array, ufunc: np.ufunc | None) -> list[Array]
             arrays = list(np.nonzero(arrays[0])) if arrays[0].ndim else []
         if not 0 < len(arrays) <= x.ndim or any(each.dtype.kind not in "iu" for each in arrays):
             return None
-        arrays = [each.astype(np.int64) if each.dtype == np.uint64 else each for each in arrays]  # as NumPy does
+        arrays = [_as_signed(each) if (each.dtype.kind, each.itemsize) == ("u", 8) else each for each in arrays]
         return arrays if len(arrays) == 1 else list(np.broadcast_arrays(*arrays))
     except (TypeError, ValueError):
         return None
+
+
+def _as_signed(indices: Array) -> Array:
+    """Return uint64 as int64, as NumPy does."""
+    return indices.view(np.int64) if indices.dtype.isnative else indices.astype(np.int64)
 
 
 def _pays(reduction: str, arrays: list[Array], x: Array) -> bool:
@@ -243,6 +251,21 @@ def _pays(reduction: str, arrays: list[Array], x: Array) -> bool:
     if reduction == "none":
         return count * (10 + size // 4) >= LIMITS.assigned_ns
     return count * size >= LIMITS.reduced_elements
+
+
+def _blocks(places: Array, sizes: tuple[int, ...]) -> Iterator[slice]:
+    """Cut indices that kernels read as int64 only: each block is converted by itself. One block if any is out of range.
+
+    The blocks are along the first dimension, so updates are applied in the same order.
+    """
+    count = len(places)
+    step = count
+    if places.dtype.itemsize < 4 and places.size:
+        step = max(1, _BLOCK * count // places.size)
+        columns = zip(np.moveaxis(places, -1, 0), sizes, strict=False)
+        if step < count and not all(-size <= int(each.min()) and int(each.max()) < size for each, size in columns):
+            step = count
+    yield from (slice(start, start + step) for start in range(0, count, step or 1))
 
 
 def _takes(reduction: str, x: Array) -> bool:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -335,3 +336,36 @@ def test_numbers(ours, numpys, dtype, update):
 def test_lists_are_assigned_as_numpy_does(dtype, first, indices):
     for updates in ([first], [first, 0.5]):
         check_or_same_error(dmlcpu.put_at, assign, np.zeros(4, dtype), indices, updates)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.uint64, ">u8"])
+@pytest.mark.parametrize("shape", [(300_000,), (3, 100_000), (300_000, 2)])
+def test_small_indices_are_converted_in_blocks(dtype, shape):
+    """The bits are NumPy's, and no copy of all indices as int64 is made."""
+    rng = np.random.default_rng(11)
+    indices = rng.integers(0, 100, shape).astype(dtype)
+    updates = rng.standard_normal(shape).astype(np.float32)
+    for function, expected in ((dmlcpu.add_at, np.add.at), (dmlcpu.put_at, assign)):
+        x, right = np.zeros(100, np.float32), np.zeros(100, np.float32)
+        function(x, indices, updates)  # compiles
+        x[...] = 0
+        tracemalloc.start()
+        try:
+            function(x, indices, updates)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        expected(right, indices, updates)
+        assert x.tobytes() == right.tobytes()
+        if np.dtype(dtype).isnative and shape == (300_000,):
+            assert peak < 8 * indices.size
+
+
+def test_small_indices_out_of_range_change_nothing():
+    """Neither in an earlier block."""
+    indices = np.zeros(600_000, np.uint8)
+    indices[-1] = 200
+    x = np.zeros(100, np.float32)
+    with pytest.raises(dmlcpu.IndexOutOfRangeError):
+        dmlcpu.add_at(x, indices, np.ones(indices.size, np.float32))
+    assert not x.any()

@@ -65,7 +65,7 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
         "at a scheduler's address of each job (default: 1G)"
     )
     how.add_argument("--max-memory", metavar="SIZE", help=memory)
-    scheduler = "run on a Dask cluster: 'local', with N workers, or a scheduler's address"
+    scheduler = "run on the Dask cluster of a scheduler; 'local': on this machine, as without it"
     how.add_argument("--scheduler", metavar="ADDRESS", help=scheduler)
     retries = (
         "tries of a job after the first, if its worker is lost, or a file cannot be read or written for a reason that "

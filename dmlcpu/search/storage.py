@@ -24,12 +24,15 @@ from dmlcpu.common.faults import shown
 from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import BindingError, DmlError
 from dmlcpu.search.codes import MOST_EXPONENT, Frame
-from dmlcpu.search.spaces import METRICS, space_of
+from dmlcpu.search.spaces import METRICS, check_depth, space_of
 from dmlcpu.search.vectors import Limits, Stored
 
 HEADER = "index.json"
 PREFIX, VERSION = "dmlcpu.search.", 1  # of the format's name, before the class
 _LONGEST_HEADER = 1 << 16
+_CHECKED = (
+    1 << 18
+)  # numbers that are checked at once: a file may have gaps, and take no space for what it seems to hold
 # The arrays of an index, and the types that each may have.
 _KEPT = ("float32", "float16", "float64")
 _ARRAY_TYPES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -171,8 +174,9 @@ def _load(folder: str, names: tuple[str, ...]) -> tuple[str, Any, Stored]:
     arrays = {array: _mapped_array(folder, operator, array, tensor) for array, tensor in tensors.items()}
     space: Any
     if name == "FloatIndex":
+        check_depth(operator, tensors["vectors"].shape[1])
         space, limits = _frame(operator, metric, arrays.pop("centre"), arrays.pop("limits"))
-        if not (arrays["bias"] > -np.inf).all():
+        if not all((block > -np.inf).all() for block in _blocks(arrays["bias"])):
             raise DmlError(operator, "bias.npy", "with NaN or -inf", "numbers, or inf")
         others: dict[str, Any] = {"limits": limits, "frame": space}
     else:
@@ -291,9 +295,15 @@ def mapped(operator: str, field: str, path: str | os.PathLike[str]) -> Array:
         raise BindingError(operator, field, f"{os.fspath(path)!r}: {error.found}", error.allowed) from None
 
 
+def _blocks(array: Array) -> Iterator[Array]:
+    """Yield an array in parts, each of which begins with the last number of the one before."""
+    for start in range(0, len(array), _CHECKED):
+        yield array[max(0, start - 1) : start + _CHECKED]
+
+
 def _checked(operator: str, name: str, array: Array) -> Array:
     """Return an array of an index, or refuse numbers that none has. Vectors may be any bytes, and are not read."""
-    if not ((array >= 0) & (array < np.inf)).all():
+    if not all(((block >= 0) & (block < np.inf)).all() for block in _blocks(array)):
         found = "with numbers that are negative or not finite"
         raise DmlError(operator, f"{name}.npy", found, "finite numbers from 0 on")
     return array
@@ -318,6 +328,10 @@ def _check_ids(operator: str, stored: Stored, ids: Array) -> None:
     """Refuse ids that no index has."""
     if ids.min() < 0:
         raise DmlError(operator, "ids.npy", str(ids.min()), "ids from 0 on")
-    ordered = ids if (ids[1:] > ids[:-1]).all() else ids[stored.order]
-    if (ordered[1:] == ordered[:-1]).any():
+    ascending = all((block[1:] > block[:-1]).all() for block in _blocks(ids))
+    twice = not ascending and any((block[1:] == block[:-1]).any() for block in _blocks(ids))  # as where a file has gaps
+    if not ascending and not twice:
+        ordered = ids[stored.order]
+        twice = bool((ordered[1:] == ordered[:-1]).any())
+    if twice:
         raise DmlError(operator, "ids.npy", "with an id twice", "different ids")

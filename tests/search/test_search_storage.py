@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import shutil
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -341,6 +342,61 @@ def test_foreign_headers_of_floats(saved_floats, path, value):
     changed(header, path, value)
     (saved_floats / "index.json").write_text(json.dumps(header))
     refused(saved_floats, "index.json", FloatIndex)
+
+
+@pytest.mark.parametrize("has_ids", [False, True])
+def test_files_with_gaps_take_no_memory(tmp_path, has_ids):
+    """A small folder seems to hold an index of many vectors; ids that are gaps are no ids."""
+    count = 1 << 22
+    types = {"vectors": (np.int8, (count, 1)), "scales": (np.float32, (count,)), "squares": (np.int32, (count,))}
+    types |= {"ids": (np.int64, (count,))} if has_ids else {}
+    arrays = {name: {"dtype": np.dtype(dtype).name, "shape": list(shape)} for name, (dtype, shape) in types.items()}
+    header = {"format": "dmlcpu.search.Int8Index", "version": 1, "metric": "l2", "arrays": arrays}
+    folder = tmp_path / "sparse.index"
+    folder.mkdir()
+    (folder / "index.json").write_text(json.dumps(header))
+    for name, (dtype, shape) in types.items():
+        np.lib.format.open_memmap(folder / f"{name}.npy", "w+", dtype, shape).flush()
+    tracemalloc.start()
+    try:
+        if has_ids:
+            refused(folder, "ids.npy is with an id twice; allowed: different ids")
+        else:
+            assert len(Int8Index.load(folder)) == count
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_more_dimensions_than_an_index_has(saved_floats):
+    header = json.loads((saved_floats / "index.json").read_text())
+    shape = header["arrays"]["vectors"]["shape"]
+    for name, array in {"vectors": [0, 1 << 20], "floats": [0, 1 << 20], "centre": [1 << 20]}.items():
+        header["arrays"][name]["shape"] = array
+        dtype = header["arrays"][name]["dtype"]
+        np.lib.format.open_memmap(saved_floats / f"{name}.npy", "w+", dtype, tuple(array)).flush()
+    for name in header["arrays"].keys() - {"vectors", "floats", "centre", "limits"}:
+        header["arrays"][name]["shape"] = [0]
+        np.save(saved_floats / f"{name}.npy", np.empty(0, header["arrays"][name]["dtype"]))
+    (saved_floats / "index.json").write_text(json.dumps(header))
+    assert shape[1] < 1 << 20
+    refused(saved_floats, r"vectors.shape\[1\] is 1048576", FloatIndex)
+
+
+def test_ids_that_are_not_in_order_are_checked_as_a_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "_CHECKED", 3)
+    for ids, is_right in (
+        ([9, 2, 5, 1, 7, 0, 3], True),
+        ([9, 2, 5, 1, 7, 0, 9], False),
+        ([1, 2, 3, 3, 4, 5, 6], False),
+    ):
+        index = Int8Index(np.arange(7, dtype=np.int8)[:, None], ids=list(range(7)))
+        index.save(tmp_path / "x.index")
+        np.save(tmp_path / "x.index" / "ids.npy", np.array(ids))
+        if is_right:
+            assert len(Int8Index.load(tmp_path / "x.index")) == len(ids)
+        else:
+            refused(tmp_path / "x.index", "ids.npy is with an id twice")
 
 
 def test_an_index_is_of_its_class(saved, saved_floats):

@@ -33,6 +33,7 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 
 METADATA = 16 << 20  # bytes of a zarr.json, at most
+_OF_VERSION_2 = (".zarray", ".zgroup")  # files in folders of version 2, whose filters may unpickle
 _LARGE = 32 << 20  # chunks of more bytes count: each is decompressed as a whole, and copied
 _AT_ONCE = 2 * _LARGE  # bytes of chunks that are read at the same time, if it is more than one
 _MOST_AT_ONCE = 1024  # chunks: zarr has some kilobytes for each
@@ -116,7 +117,8 @@ def open_array(path: str, name: str | None, dtype: str | None) -> FileSource:
         with refused(ZARR_FOLDER):
             root: Any = zarr.open(store, mode="r", zarr_format=3)
     except FileNotFoundError:  # zarr raises it for a folder without zarr.json
-        raise FileError("a folder without zarr.json", ZARR_FOLDER) from None
+        is_older = not is_remote(path) and any(os.path.exists(os.path.join(path, name)) for name in _OF_VERSION_2)
+        raise FileError("one of version 2" if is_older else "a folder without zarr.json", ZARR_FOLDER) from None
     if not hasattr(root, "members"):
         no_name(name, "zarr's array")
         return _ZarrSource(root, dtype)

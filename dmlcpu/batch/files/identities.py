@@ -11,6 +11,7 @@ from typing import Any
 from dmlcpu.batch.files import remote
 from dmlcpu.batch.files.base import FileError
 from dmlcpu.batch.files.stored import open_file, size_of
+from dmlcpu.batch.files.targets import fail
 
 Identity = dict[str, Any]
 
@@ -89,7 +90,7 @@ def _within(folder: Path) -> Iterator[tuple[str, Path]]:
     if not (folder / "zarr.json").exists():
         return
     seen: set[tuple[int, int]] = set()
-    for place, folders, files in os.walk(folder, followlinks=True):
+    for place, folders, files in os.walk(folder, onerror=fail, followlinks=True):
         status = os.stat(place)
         if (status.st_dev, status.st_ino) in seen:
             folders.clear()

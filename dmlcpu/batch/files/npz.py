@@ -24,12 +24,20 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     with OnFailure(file.close), refused(_ALLOWED):
         # Of a remote file each read is a request: they are fewer with a buffer.
         archive = zipfile.ZipFile(io.BufferedReader(file, _PIECE) if isinstance(file, RemoteFile) else file)
-        names = [each.removesuffix(".npy") for each in archive.namelist() if each.endswith(".npy")]
-        member = archive.getinfo(chosen(name, list(dict.fromkeys(names))) + ".npy")
+        listed = sorted(filter(_may_be_array, archive.namelist()), key=lambda each: each.endswith(".npy"))
+        members = {each.removesuffix(".npy"): each for each in listed}
+        named = [stem for stem, each in members.items() if each != stem]
+        stem = name if name in members else chosen(name, named or list(members))  # some writers give no suffix
+        member = archive.getinfo(members[stem])
         with archive.open(member) as opened:
             storage = read_header(opened)
         check_size(member.file_size - storage.offset, storage)
         return _NpzSource(archive, file, member, storage, dtype)
+
+
+def _may_be_array(member: str) -> bool:
+    """Return whether a member may be an array: no folder, and none of the files that macOS adds."""
+    return not member.endswith("/") and not member.startswith("__MACOSX/")
 
 
 def check(tensors: Mapping[str, Tensor]) -> None:

@@ -14,6 +14,7 @@ from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.regions import Tensor
 
 _ALLOWED = "a safetensors file"
+_LONGEST_HEADER = 16 << 20  # bytes, of some 200,000 tensors; parsed, it takes 20 times as much memory
 _TYPES = {
     {"bool": "BOOL", "bfloat16": "BF16"}.get(row.name, f"{row.kind.upper()}{row.bits}"): row.name
     for row in DATA_TYPES.values()
@@ -29,9 +30,12 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
         with refused(_ALLOWED):
             if not size_of(file):
                 raise FileError("an empty file", _ALLOWED)
+            length = int.from_bytes(file.read(8), "little")
+            if length > _LONGEST_HEADER:
+                allowed = f"{_ALLOWED} with a header of at most {_LONGEST_HEADER:,}"
+                raise FileError(f"a header of {length:,} bytes", allowed)
             # The library looks at the header, and whether the file ends where it says.
             with safetensors.safe_open(path, framework="np"):
-                length = int.from_bytes(file.read(8), "little")
                 header = json.loads(file.read(length))
         header.pop("__metadata__", None)
         names = sorted(header, key=lambda each: (header[each]["data_offsets"], each))

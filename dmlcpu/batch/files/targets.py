@@ -12,7 +12,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -20,6 +20,11 @@ from dmlcpu.batch.files.base import FileError, check_block, whole
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Region, Sink, Tensor
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 # Writer's names of files: the target's name, then the token of the attempt; .old: the folder that was the target.
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+(?P<old>\.old)?\.part", re.DOTALL)
@@ -253,13 +258,18 @@ def _bring_back(old: str, target: str) -> None:
 
 def sync_within(folder: str) -> None:
     """Bring a folder and all in it to the disk."""
-    for place, _, files in os.walk(folder):
+    for place, _, files in os.walk(folder, onerror=fail):
         for name in files:
             file = os.path.join(place, name)
             if not os.path.islink(file):
                 with open(file, "rb+" if os.name == "nt" else "rb") as opened:  # a copy may be read-only
                     os.fsync(opened.fileno())
         sync_folder(place)
+
+
+def fail(error: OSError) -> NoReturn:
+    """Raise what `os.walk` met in a folder: it would leave the folder out."""
+    raise error
 
 
 def make_folder(folder: str) -> None:
@@ -286,6 +296,37 @@ def sync_folder(folder: str) -> None:
     except OSError as error:
         if error.errno not in _NO_SYNC_OF_FOLDERS:
             raise
+
+
+def hold(folder: str | os.PathLike[str]) -> int | None:
+    """Lock a temporary folder, as a sign to other runs that it is in use; the system unlocks it with its process.
+
+    Return the handle to close when the folder has its name; None: the system has no such locks. A file needs none: if
+    somebody removes it, it cannot be renamed, but of a folder some parts may be left.
+    """
+    if fcntl is None:
+        return None
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    with contextlib.suppress(OSError):  # of a file system without locks
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return handle
+
+
+def is_held(path: str | os.PathLike[str]) -> bool:
+    """Return whether a process has a temporary folder in use, by `hold`."""
+    try:
+        handle = hold(path)
+        if handle is None:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(handle)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def stray(folders: Iterable[str], is_target: Callable[[str], bool]) -> list[Path]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dmlcpu.batch.files.base import ZARR_FOLDER, FileError, FileSource, library
 from dmlcpu.batch.files.remote import is_remote
-from dmlcpu.batch.files.targets import ArraySink, Writer, put_folder, sync_within
+from dmlcpu.batch.files.targets import ArraySink, Writer, hold, put_folder, sync_within
 from dmlcpu.common.block_reader import tile_of
 from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Tensor
@@ -47,8 +47,10 @@ def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
 class _ZarrWriter(Writer):
     def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
         super().__init__(target, token)
+        self._held: int | None = None
         with OnFailure(self._leave):
             os.mkdir(self._temporary)
+            self._held = hold(self._temporary)
         zarr, group, sinks = library("zarr", "zarr"), len(tensors) != 1, {}
         with OnFailure(self.discard):
             if group:
@@ -65,7 +67,15 @@ class _ZarrWriter(Writer):
 
     def put_in_place(self) -> None:
         # Of a folder that somebody removes while it is written, zarr makes the parts again that it writes later.
+        if self._held is not None and not os.path.samestat(os.fstat(self._held), os.stat(self._temporary)):
+            raise FileNotFoundError(self._temporary)
         for part in self._parts:
             os.stat(os.path.join(self._temporary, part, "zarr.json"))
         put_folder(self._temporary, self._target)
         self._leave()
+
+    def _leave(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+        super()._leave()

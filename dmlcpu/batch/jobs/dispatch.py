@@ -31,7 +31,11 @@ _CHUNK = 0.4  # seconds that a chunk should take: much more than an executor's f
 _LONGEST = 1.0  # seconds after which a chunk returns its results, and leaves its other items to later chunks
 _MOST = 512  # items in a chunk
 _CHUNKS = 2  # in flight for each worker: one runs, one waits
-_LOOK = 60.0  # seconds between looks at the time an item takes, at most: systems do not wait for any number of seconds
+_LOOK = 1.0  # seconds between looks at the time an item takes, at most
+# A look that is late by more than _PAUSE, while the process computes less than _BUSY of the time, comes after a pause:
+# the process was stopped, as by Ctrl+Z or a container's freezer. (One that computes may keep other threads waiting.)
+_PAUSE, _BUSY = 1.0, 0.1
+_CAUSES = 5  # items in a row, each of which may kill its workers as often as it is tried, before no more are tried
 
 # In a worker: the runs that were asked to stop; whether a chunk has run; where late items are reported; the seconds
 # that were spent compiling.
@@ -118,7 +122,10 @@ def begin_process(coordinator: Connection | None, compiled: Callable[[], float])
 
 @contextlib.contextmanager
 def at_most(seconds: float, item: int) -> Iterator[None]:
-    """Send an item to the coordinator, and end this process, if a block takes longer: no kernel can be interrupted."""
+    """Send an item to the coordinator, and end this process, if a block takes longer: no kernel can be interrupted.
+
+    Time in which the process is stopped is not counted.
+    """
     over = threading.Event()
 
     def spent() -> float:
@@ -126,7 +133,13 @@ def at_most(seconds: float, item: int) -> Iterator[None]:
 
     def watch() -> None:
         end = spent() + seconds
-        while not over.wait(min(max(end - spent(), 0.01), _LOOK)):
+        while True:
+            wait, looked, computed = min(max(end - spent(), 0.01), _LOOK), time.monotonic(), time.process_time()
+            if over.wait(wait):
+                return
+            late = time.monotonic() - looked - wait
+            if late > _PAUSE and time.process_time() - computed < _BUSY * late:
+                end += late
             if spent() < end:
                 continue
             if _coordinator is not None:
@@ -164,7 +177,7 @@ def dispatch(
 
     When a worker dies, any item in flight may be the cause. So each chunk in flight is tried again while no other runs.
     If its worker dies again, each of its items is tried alone, up to `retries` times. Only an item that was alone is
-    given up.
+    given up. If workers die again and again while no item is finished, that is a WorkerError.
 
     An item that takes longer than `timeout` seconds is given up, and the worker ends. It is not tried again; what other
     workers had in hand is. Each item is a chunk of its own then. Only `Processes` can do that.
@@ -194,6 +207,7 @@ class _Dispatcher:
     ended: queue.SimpleQueue[Future[_Done]] = field(default_factory=queue.SimpleQueue)
     pace: float = math.inf  # seconds that an item takes
     broken: str = ""  # why the executor takes no chunks any more
+    deaths: int = 0  # of the executor in a row, while no item was finished
     stopping: bool = False
 
     def results(self) -> Iterator[tuple[int, Any]]:
@@ -215,6 +229,7 @@ class _Dispatcher:
         if self.broken:
             if self.in_flight:  # these end at once
                 return
+            self._count_death()
             self.workers.renew(self.broken)
             self.broken = ""
             self.late.clear()
@@ -225,6 +240,14 @@ class _Dispatcher:
             self._submit(tuple(self.waiting.popleft() for _ in range(min(size, len(self.waiting)))), alone=False)
         if self.suspects and not self.waiting and not self.in_flight and not self.broken:
             self._submit(self.suspects.popleft(), alone=True)
+
+    def _count_death(self) -> None:
+        self.deaths = 0 if self.late else self.deaths + 1
+        most = _CAUSES * (self.retries + 2)
+        if self.deaths >= most:
+            found = f"workers died {most} times in a row ({self.broken}), and no job was finished meanwhile"
+            reason = "; allowed: more memory, or fewer workers" if "SIGKILL" in self.broken else ""
+            raise WorkerError(found + reason)
 
     def _submit(self, positions: tuple[int, ...], *, alone: bool) -> None:
         # Pickled here: Dask would look for tasks and futures in it.
@@ -262,6 +285,7 @@ class _Dispatcher:
         if not results and not self.stopping:
             raise WorkerError("a worker failed: it ended before its items")
         if results:
+            self.deaths = 0
             pace = max(seconds / len(results), 1e-6)
             self.pace = pace if self.pace == math.inf else (self.pace + pace) / 2
         self.waiting.extendleft(reversed(positions[len(results) :]))

@@ -7,7 +7,7 @@ from dmlcpu.batch.files.remote import is_remote
 from dmlcpu.batch.jobs.entries import Jobs, PathLike
 from dmlcpu.batch.jobs.faults import JobFault
 from dmlcpu.batch.jobs.job import Task
-from dmlcpu.batch.jobs.limits import limits_of, size
+from dmlcpu.batch.jobs.limits import address_of, limits_of, size
 from dmlcpu.batch.jobs.prepare import Resume, prepare
 from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.common.faults import printable
@@ -150,7 +150,7 @@ def plan_jobs(
     >>> plan.jobs[0].outputs
     {'values': '(2,) float32', 'indices': '(2,) int64'}
     """
-    limits, display = limits_of(workers, threads, max_memory, scheduler), Progress(shown=False)
+    limits, display = limits_of(workers, threads, max_memory, address_of(scheduler)), Progress(shown=False)
     resume = Resume(manifest, force, retry_failed, content_hash)
     prepared = prepare(jobs, directory, limits, resume, display, lock=False, require_chunks=require_chunks)
     return JobsPlan([_planned(task) for task in prepared.todo], prepared.done_before, prepared.left_out)

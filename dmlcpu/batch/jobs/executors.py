@@ -16,10 +16,9 @@ from contextlib import redirect_stderr, redirect_stdout
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from types import ModuleType
-from typing import Any, Self
+from typing import Self
 
 from dmlcpu.batch.jobs.dispatch import WorkerError, Workers, begin_process, death_of, stop_chunks
-from dmlcpu.batch.jobs.limits import LOCAL
 from dmlcpu.batch.jobs.signals import signals_held_back
 from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.imports import optional
@@ -181,12 +180,12 @@ def _start_trackers() -> None:
 
 
 class Cluster(Workers):
-    """A Dask cluster: one at an address, or a local one that ends with the run."""
+    """A Dask cluster at an address."""
 
     settling = 0.5  # Dask's nanny does not replace a worker that dies while it starts
 
-    def __init__(self, address: str, count: int) -> None:
-        super().__init__(None, count)  # processes of a local cluster
+    def __init__(self, address: str) -> None:
+        super().__init__(None, 0)
         self._address = address
         self._threads = 0  # of all workers
         self._counted = -_CENSUS
@@ -197,8 +196,6 @@ class Cluster(Workers):
         with OnFailure(self._open.close):
             # The run reports workers that die; Dask need not log it.
             enter(distributed.utils.silence_logging_cmgr(logging.CRITICAL))
-            if address == LOCAL:
-                address = enter(_local_cluster(distributed, self._count)).scheduler_address
             try:
                 self._client = enter(distributed.Client(address, set_as_default=False, timeout=_PATIENCE))
             except (OSError, ValueError) as error:
@@ -233,18 +230,12 @@ def check_cluster(address: str) -> ModuleType:
     """Return Dask's package, or refuse a cluster: ImportError without that, WorkerError without a scheduler."""
     distributed = optional("distributed", "a cluster needs", "'dmlcpu[cluster]'")
     addressing = distributed.comm.addressing
-    if address != LOCAL:
-        try:  # a client that cannot connect may hang at exit
-            protocol, place = addressing.parse_address(address)
-            if protocol in ("tcp", "tls"):
-                socket.create_connection(addressing.parse_host_port(place), _PATIENCE).close()
-        except (OSError, ValueError) as error:
-            raise WorkerError(f"no scheduler at {address}: {error}") from None
-    elif getattr(multiprocessing.current_process(), "_inheriting", False):  # a worker that imports the main script
-        raise RuntimeError(
-            "a script that starts a local cluster is imported by each of its workers: "
-            'start it under `if __name__ == "__main__":`'
-        )
+    try:  # a client that cannot connect may hang at exit
+        protocol, place = addressing.parse_address(address)
+        if protocol in ("tcp", "tls"):
+            socket.create_connection(addressing.parse_host_port(place), _PATIENCE).close()
+    except (OSError, ValueError) as error:
+        raise WorkerError(f"no scheduler at {address}: {error}") from None
     return distributed
 
 
@@ -257,27 +248,3 @@ def _scheduler_there() -> Iterator[None]:
         raise WorkerError(f"the cluster's scheduler has not answered for {_SILENCE:.0f} seconds") from None
     except OSError as error:
         raise WorkerError(f"the cluster's scheduler is gone: {error}") from None
-
-
-def _local_cluster(distributed: ModuleType, workers: int) -> Any:
-    """Start a scheduler in this process, and workers that listen on this machine only."""
-    from dask import config
-
-    # Workers inherit that SIGINT is held back. Starting multiprocessing's tracker lets it in again: it comes first.
-    if sys.platform != "win32":
-        resource_tracker.ensure_running()
-    with config.set({"distributed.scheduler.allowed-failures": 0}), signals_held_back(signal.SIGINT):
-        try:
-            return distributed.LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address=None,
-                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # its web server, which cannot be left out
-                memory_limit=0,  # or Dask would kill workers that hold large arrays
-                silence_logs=logging.CRITICAL,
-            )
-        except RuntimeError as error:
-            advice = 'a script has to start them under `if __name__ == "__main__":`'
-            raise WorkerError(f"the cluster's workers do not start ({error}); {advice}") from None

@@ -8,7 +8,6 @@ from dmlcpu.runtime.quota import memory_limit
 
 _SIZE = re.compile(r"(\d+(?:\.\d*)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _LEAST_MEMORY = 1 << 20
-LOCAL = "local"  # a scheduler of the run's own
 _ELSEWHERE = 1 << 30  # bytes of a job on a cluster, whose machines are not known
 
 
@@ -28,10 +27,18 @@ def limits_of(workers: int | None, threads: int | None, max_memory: int | str | 
     if threads is None:  # a cluster runs as many jobs at a time as it has threads
         threads = 1 if scheduler else max(1, get_num_threads() // workers)
     threads = at_least(1, "threads", threads)
-    if scheduler not in (None, LOCAL):
+    if scheduler:
         return Limits(workers, threads, _ELSEWHERE if max_memory is None else _bytes(max_memory))
     memory = memory_limit() // 2 if max_memory is None else _bytes(max_memory)
     return Limits(workers, threads, memory // workers)
+
+
+def address_of(scheduler: str | None) -> str | None:
+    """Return the address of a cluster; None: jobs run on this machine, also for "local".
+
+    Dask's own cluster for one machine would listen on a port, by which every user of it could have it run code.
+    """
+    return None if scheduler == "local" else scheduler
 
 
 def at_least(least: int, name: str, value: int) -> int:

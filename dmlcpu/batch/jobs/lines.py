@@ -3,9 +3,12 @@
 import errno
 import json
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from dmlcpu.batch.files.targets import make_folder
 
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # of pipes and terminals: there is nothing to bring to the disk
 
@@ -31,25 +34,55 @@ def _opened(path: Path) -> int:
 
 
 class Lines:
-    """A file that lines are appended to; those that a full disk does not take are written with later ones."""
+    """A file that lines are appended to; those that a full disk does not take are written with later ones.
+
+    `late`: seconds until lines are brought to the disk, from `keep_synced` on; without that, once they are synced.
+    """
+
+    late = 0.9
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(os.path.abspath(path.parent))
         self.path = path
-        self.error: OSError | None = None  # why the pending lines are not in the file
         self.file = _opened(path)
         self._pending = b""
+        self._unwritten: OSError | None = None  # why the pending lines are not in the file
+        self._lost: OSError | None = None  # why lines that are in the file may not be on the disk
+        self._synced = True
+        self._using = threading.Lock()
+        self._closing = threading.Event()
+        self._syncing: threading.Thread | None = None
+
+    @property
+    def error(self) -> OSError | None:
+        """Why lines may not be on the disk. What a sync has lost stays lost: the system says so only once."""
+        return self._lost or self._unwritten
 
     def append(self, *records: Mapping[str, Any]) -> None:
         """Append lines, in one write; if that fails, `error` says why, and it is tried again with the next."""
-        self._pending += b"".join(map(as_line, records))
-        self._write()
+        with self._using:
+            self._pending += b"".join(map(as_line, records))
+            self._write()
+
+    def keep_synced(self) -> None:
+        """Bring lines to the disk from now on, in a thread, however long it takes until the next ones come."""
+
+        def sync() -> None:
+            while not self._closing.wait(self.late):
+                if not self._synced:
+                    self.sync()
+
+        self._syncing = threading.Thread(target=sync, name="dmlcpu-manifest", daemon=True)
+        try:
+            self._syncing.start()
+        except RuntimeError:  # the system starts no more threads: they are synced at the end
+            self._syncing = None
 
     def _write(self) -> None:
         if not self._pending:
             return
-        size = os.fstat(self.file).st_size
         try:
+            size = os.fstat(self.file).st_size
             content = b"\n" + self._pending if self._is_torn(size) else self._pending
             written = os.write(self.file, content)
             if written < len(content):
@@ -57,9 +90,9 @@ class Lines:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # nothing else takes a part of a write
         except OSError as error:
             error.filename = str(self.path)
-            self.error = error
+            self._unwritten = error
         else:
-            self._pending, self.error = b"", None
+            self._pending, self._unwritten, self._synced = b"", None, False
 
     def _is_torn(self, size: int) -> bool:
         """Return whether the file's last line has no end: a machine has lost power."""
@@ -70,17 +103,21 @@ class Lines:
 
     def sync(self) -> None:
         """Bring all lines to the disk."""
-        self._write()
-        if self.error is None:
-            try:
-                os.fsync(self.file)
-                if not os.fstat(self.file).st_nlink:
-                    raise FileNotFoundError(errno.ENOENT, "the file was removed during the run")
-            except OSError as error:
-                if error.errno not in _NO_SYNC:
-                    self.error = error
+        with self._using:
+            self._write()
+            self._synced = True
+        try:  # outcomes are recorded meanwhile
+            os.fsync(self.file)
+            if not os.fstat(self.file).st_nlink:
+                raise FileNotFoundError(errno.ENOENT, "the file was removed during the run")
+        except OSError as error:
+            if error.errno not in _NO_SYNC:
+                self._lost = self._lost or error
 
     def close(self) -> None:
         """Close the file; lines that could not be written are lost, and `error` says why."""
+        self._closing.set()
+        if self._syncing is not None:
+            self._syncing.join()
         self.sync()
         os.close(self.file)

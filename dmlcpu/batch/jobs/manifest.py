@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from dmlcpu.batch.files.targets import sync_folder
 from dmlcpu.batch.jobs.lines import Lines
 from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.faults import shown
@@ -45,6 +46,8 @@ class Manifest:
 
     Before a job that is recorded as done runs again, a line says that it has started: if the run is killed, the job is
     not done. A job that has failed stays recorded as failed until its next outcome, so that --retry-failed finds it.
+
+    From `begin` on, outcomes are on the disk within a second, also if the machine goes down.
 
     A record has the file's inode, as its `place`: in a copy of the file, on another machine or of a backup, all that
     was seen by looking at files may be of other files; then a record is not `here`.
@@ -120,6 +123,9 @@ class Manifest:
             self.lines.sync()
             if self.lines.error:
                 raise self.lines.error
+        if header:
+            sync_folder(os.path.dirname(os.path.abspath(self.path)))
+        self.lines.keep_synced()
         self.records = Records()  # they take memory, and are not needed any more
 
     def record(self, record: Record) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dmlcpu.batch.files.targets import remove
+from dmlcpu.batch.files.targets import is_held, remove
 from dmlcpu.batch.jobs.dispatch import Lost
 from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.lines import Lines
@@ -108,7 +108,8 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
         """Remove temporary files that a killed run, or worker, has left."""
         for path in self._prepared.apart.strays():
             with contextlib.suppress(OSError):  # of another user: it does no harm
-                remove(path)
+                if not is_held(path):  # by another run, of jobs without a manifest
+                    remove(path)
 
     def _finished(self, task: Task, outcome: Outcome) -> None:
         """Count, record and log the outcome of a job."""

@@ -16,7 +16,7 @@ from dmlcpu.batch.jobs.dispatch import Lost, WorkerError, Workers, dispatch
 from dmlcpu.batch.jobs.entries import Jobs, PathLike, of_this_machine
 from dmlcpu.batch.jobs.faults import JobsError
 from dmlcpu.batch.jobs.job import Task
-from dmlcpu.batch.jobs.limits import Limits, at_least, limits_of
+from dmlcpu.batch.jobs.limits import Limits, address_of, at_least, limits_of
 from dmlcpu.batch.jobs.outcomes import Failure, JobsRun
 from dmlcpu.batch.jobs.prepare import Resume, prepare
 from dmlcpu.batch.jobs.progress import COMPILING, Progress
@@ -120,7 +120,8 @@ def run_jobs(
         is. At a scheduler's address it is what each job may take, by default 1 GiB. Larger .npy files and zarr arrays
         are worked through in blocks.
     scheduler : str, optional
-        "local" or the address of a Dask scheduler: jobs run on its workers, which see the same files by the same paths.
+        The address of a Dask scheduler: jobs run on its workers, which see the same files by the same paths. "local":
+        on this machine, as without it.
     executor : concurrent.futures.Executor, optional
         The program's own workers, such as mpi4py's or a pool of threads; the program shuts it down. `workers` says how
         many it has, if the executor does not say so itself. All see the same files by the same paths.
@@ -175,8 +176,6 @@ def run_jobs(
     A result is written under another name in its target's folder and renamed, so no file is ever seen half-written. The
     first Ctrl+C, or SIGTERM, lets running jobs finish; the second ends them.
 
-    A script that starts a local cluster has to do so under ``if __name__ == "__main__"``, as Dask's workers import it.
-
     Examples
     --------
     >>> import pathlib, tempfile
@@ -195,6 +194,7 @@ def run_jobs(
     start = time.perf_counter()
     if scheduler and executor is not None:
         raise DmlError("run_jobs", "executor", "given beside scheduler", "one of both")
+    scheduler = address_of(scheduler)
     if executor is not None and workers is None:
         workers = getattr(executor, "_max_workers", None) or getattr(executor, "num_workers", 1)
     if max_failures is not None:
@@ -276,7 +276,7 @@ class Execution(NamedTuple):
         if self.executor is not None:
             return Workers(self.executor, limits.workers)
         if self.scheduler:
-            return executors.Cluster(self.scheduler, min(limits.workers, count))
+            return executors.Cluster(self.scheduler)
         if limits.workers == 1 and self.timeout is None:
             return None
         # NumPy's and SciPy's libraries would start a thread for each core in each worker, which would only wait.

@@ -1,3 +1,4 @@
+import errno
 import hashlib
 import json
 import os
@@ -182,3 +183,18 @@ def test_times_of_the_far_future_are_not_waited_for(tmp_path: Path) -> None:
         begun = time.monotonic()
         assert identity(tmp_path / "x.npy", content=False, settled=True)["mtime_ns"] == when
         assert time.monotonic() - begun < 1
+
+
+def test_a_folder_within_that_cannot_be_listed_is_an_error_and_not_left_out(tmp_path, monkeypatch):
+    (tmp_path / "c").mkdir()
+    (tmp_path / "zarr.json").touch()
+    listed = os.scandir
+
+    def scandir(folder):
+        if os.fspath(folder).endswith("c"):
+            raise OSError(errno.EIO, "Input/output error", str(folder))
+        return listed(folder)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(OSError, match="Input/output error"):
+        identity(tmp_path, content=False)

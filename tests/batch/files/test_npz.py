@@ -1,3 +1,4 @@
+import io
 import tracemalloc
 import warnings
 import zipfile
@@ -63,6 +64,40 @@ def test_names(tmp_path: Path) -> None:
     np.savez(path)
     with pytest.raises(FileError, match="without arrays"):
         open_source(path)
+
+
+def members_of(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def test_members_without_a_suffix(tmp_path: Path) -> None:
+    """As Rust's writer makes them, and numpy.load reads them."""
+    array, other = io.BytesIO(), io.BytesIO()
+    np.save(array, np.arange(3))
+    np.save(other, np.arange(4))
+    path = members_of(tmp_path / "x.npz", x=array.getvalue())
+    for name in (None, "x"):
+        with open_source(path, name) as source:
+            assert source.read().tolist() == [0, 1, 2]
+    members_of(path, **{"x": array.getvalue(), "y.npy": other.getvalue(), "of/": b""})
+    for name, expected in ((None, 4), ("y", 4), ("x", 3)):
+        with open_source(path, name) as source:
+            assert source.shape == (expected,)
+    with pytest.raises(FileError, match=r"does not begin as \.npy files do"):
+        open_source(members_of(path, notes=b"of an archive"))
+
+
+def test_files_that_macos_adds_are_no_arrays(tmp_path: Path) -> None:
+    array = io.BytesIO()
+    np.save(array, np.arange(3))
+    path = members_of(tmp_path / "x.npz", **{"x.npy": array.getvalue(), "__MACOSX/._x.npy": b"\0\5\x16\7"})
+    with open_source(path) as source:
+        assert source.read().tolist() == [0, 1, 2]
+    with pytest.raises(FileError, match=r"the name '__MACOSX/\._x'; allowed: x"):
+        open_source(path, "__MACOSX/._x")
 
 
 def spoiled(path: Path, at: bytes, by: int) -> None:

@@ -69,6 +69,15 @@ def test_bad_files(tmp_path: Path) -> None:
         open_source(tmp_path / "none.safetensors")
 
 
+def test_a_header_that_would_take_much_memory(tmp_path: Path) -> None:
+    """The library allows 100 MB, which take more than 1 GB."""
+    header = json.dumps({}).encode().ljust((16 << 20) + 1)
+    (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    found = "a header of 16,777,217 bytes; allowed: a safetensors file with a header of at most 16,777,216"
+    with pytest.raises(FileError, match=found):
+        open_source(tmp_path / "x.safetensors")
+
+
 def test_types_that_the_package_has_not(tmp_path: Path) -> None:
     header = json.dumps({"a": {"dtype": "F8_E4M3", "shape": [8], "data_offsets": [0, 8]}}).encode()
     (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))

@@ -112,9 +112,11 @@ def test_version_2_is_not_opened(tmp_path: Path) -> None:
             return os.mkdir, (str(tmp_path / "sprung"),)
 
     zarr.create_array(tmp_path / "x.zarr", shape=(2,), dtype="f4", zarr_format=2)[...] = 1
-    with pytest.raises(FileError, match="a zarr folder of version 3"):
-        open_source(tmp_path / "x.zarr")
-    assert contents(tmp_path) == ["x.zarr"]
+    zarr.create_group(tmp_path / "y.zarr", zarr_format=2)
+    for name in ("x.zarr", "y.zarr"):
+        with pytest.raises(FileError, match="one of version 2; allowed: a zarr folder of version 3"):
+            open_source(tmp_path / name)
+    assert contents(tmp_path) == ["x.zarr", "y.zarr"]
 
 
 def test_strings_are_refused(tmp_path: Path) -> None:

@@ -101,16 +101,6 @@ class NoLoading:
         yield [*items]
 
 
-def addresses(items, stopping):
-    """Return where this process, and the one that started it, listen."""
-    import psutil
-
-    for _ in items:
-        processes = psutil.Process(), psutil.Process().parent()
-        found = [each for process in processes for each in process.net_connections()]
-        yield [[each.laddr.ip for each in found if each.status == "LISTEN"]]
-
-
 calls = []
 
 

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -53,4 +54,33 @@ def test_compilation_is_not_counted(process: Process) -> None:
             process.compiled = time.monotonic() - start
             time.sleep(0.005)
         assert not process.ended.is_set()
+        assert process.ended.wait(10)
+
+
+class Clock:
+    """Time that a process has been stopped for, or has computed without letting another thread run."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.stopped = self.computed = 0.0
+        clock = SimpleNamespace(
+            monotonic=lambda: time.monotonic() + self.stopped + self.computed,
+            process_time=lambda: time.process_time() + self.computed,
+        )
+        monkeypatch.setattr("dmlcpu.batch.jobs.dispatch.time", clock)
+        monkeypatch.setattr("dmlcpu.batch.jobs.dispatch._LOOK", 0.1)
+
+
+def test_time_in_which_the_process_is_stopped_is_not_counted(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by SIGSTOP for its group, or by the freezer of a container."""
+    clock = Clock(monkeypatch)
+    with at_most(1, 7):
+        clock.stopped += 60
+        assert not process.ended.wait(0.5)
+        assert process.ended.wait(10)
+
+
+def test_time_in_which_no_other_thread_runs_is_counted(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    with at_most(30, 7):
+        clock.computed += 60
         assert process.ended.wait(10)

@@ -1,13 +1,15 @@
 """The dispatcher over processes of loky's, a Dask cluster and a pool of threads."""
 
 import contextlib
+import logging
 import multiprocessing
 import os
+import pickle
 import random
 import signal
 import sys
 import threading
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -24,24 +26,27 @@ EVERYWHERE = pytest.mark.parametrize("kind", ["loky", "dask", "threads"])
 
 @contextlib.contextmanager
 def started(kind, count=2):
-    """Start workers: "local" is a Dask cluster of a run's own, "dask" one that is there already."""
+    """Start workers: "dask" is a Dask cluster of threads, "dask's" one of processes."""
     with contextlib.ExitStack() as stack:
         if kind == "threads":
             workers = Workers(stack.enter_context(ThreadPoolExecutor(count)), count)
         elif kind == "loky":
             workers = Processes(count, {}, begin=serving.begin_without_numba)
-        elif kind == "local":
-            pytest.importorskip("distributed")
-            workers = Cluster("local", count)
         else:
+            dask = pytest.importorskip("dask")
+            pytest.importorskip("distributed")
+            stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 0}))
             cluster = pytest.importorskip("distributed").LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,
-                processes=False,
+                processes=kind == "dask's",
+                host="127.0.0.1",
+                memory_limit=0,
+                silence_logs=logging.CRITICAL,
                 dashboard_address=None,
                 scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
             )
-            workers = Cluster(stack.enter_context(cluster).scheduler_address, 0)
+            workers = Cluster(stack.enter_context(cluster).scheduler_address)
         yield stack.enter_context(workers)
 
 
@@ -125,7 +130,7 @@ def test_stopping_before_anything_begins_serves_no_item():
 
 @POSIX
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "retries"), [("loky", 0), ("loky", 2), ("local", 1)])
+@pytest.mark.parametrize(("kind", "retries"), [("loky", 0), ("loky", 2), ("dask's", 1)])
 def test_items_that_kill_their_worker_are_lost_and_no_others(kind, tmp_path, retries, capfd):
     items = [-value if value in (1, 21) else value for value in range(40)]
     serve = partial(serving.dying, tmp_path, 99, signal.SIGKILL)
@@ -138,7 +143,7 @@ def test_items_that_kill_their_worker_are_lost_and_no_others(kind, tmp_path, ret
         # in flight but had not begun counts as tried.
         assert max(retries, 1) <= len((tmp_path / str(position)).read_text()) <= max(retries + 1, 3)
         assert (
-            lost[position].reason == {"loky": "worker killed by SIGKILL", "local": "worker of the cluster died"}[kind]
+            lost[position].reason == {"loky": "worker killed by SIGKILL", "dask's": "worker of the cluster died"}[kind]
         )
     assert {position: results[position] for position in results if position not in lost} == {
         position: 2 * item for position, item in enumerate(items) if item >= 0
@@ -180,7 +185,7 @@ def test_the_reason_tells_how_a_worker_died(tmp_path):
 
 
 @POSIX
-@pytest.mark.parametrize(("kind", "kills"), [("loky", 6), pytest.param("local", 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("kind", "kills"), [("loky", 6), pytest.param("dask's", 1, marks=pytest.mark.slow)])
 def test_workers_killed_at_random_lose_no_item(kind, kills):
     chance = random.Random(17)
     results, killed = {}, set()
@@ -194,6 +199,47 @@ def test_workers_killed_at_random_lose_no_item(kind, kills):
                     killed.add(process)
     assert len(killed) == kills
     assert results == dict(enumerate(range(300)))
+
+
+class Dying(Workers):
+    """Workers that die of each chunk with an item that is not spared."""
+
+    def __init__(self, spared):
+        super().__init__(self, 1)
+        self.spared = spared
+        self.deaths = 0
+
+    def submit(self, function, run, pickled, *others):
+        future = Future()
+        _, items = pickle.loads(pickled)
+        if self.spared.issuperset(items):
+            future.set_result(function(run, pickled, *others))
+        else:
+            future.set_exception(BrokenExecutor("The exit codes of the workers are {SIGKILL(-9)}"))
+        return future
+
+    def renew(self, reason):
+        self.deaths += 1
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_workers_that_die_of_everything_end_the_run(retries):
+    """Memory for no job is left, for example."""
+    lost = []
+    with Dying(set()) as workers, pytest.raises(WorkerError) as caught:
+        lost.extend(served(workers, serving.doubled, range(100), retries=retries))
+    assert workers.deaths < 5 * (retries + 2)
+    assert str(caught.value) == (
+        f"workers died {5 * (retries + 2)} times in a row (worker killed by SIGKILL), and no job was finished "
+        "meanwhile; allowed: more memory, or fewer workers"
+    )
+
+
+def test_workers_that_die_of_some_items_do_not():
+    spared = set(range(0, 100, 4))
+    with Dying(spared) as workers:
+        results = dict(served(workers, serving.doubled, range(100), retries=2))
+    assert {position for position, result in results.items() if not isinstance(result, Lost)} == spared
 
 
 def test_an_executor_that_was_shut_down_is_an_error():

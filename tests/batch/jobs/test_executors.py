@@ -199,13 +199,6 @@ def test_no_loky_is_told_before_anything_runs(monkeypatch):
         executors.check_loky()
 
 
-def test_a_local_cluster_listens_on_this_machine_only():
-    pytest.importorskip("distributed")
-    results = dict(served(Cluster("local", 2), serving.addresses, range(4)))
-    assert sorted(results) == [0, 1, 2, 3]
-    assert {address for addresses in results.values() for address in addresses} == {"127.0.0.1"}
-
-
 def test_no_scheduler_is_an_error():
     dask = pytest.importorskip("dask")
     pytest.importorskip("distributed")
@@ -213,9 +206,9 @@ def test_no_scheduler_is_an_error():
         dask.config.set({"distributed.comm.timeouts.connect": "200ms"}),
         pytest.raises(WorkerError, match=r"no scheduler at tcp://127\.0\.0\.1:9: "),
     ):
-        list(served(Cluster("tcp://127.0.0.1:9", 2), serving.doubled, range(3)))
+        list(served(Cluster("tcp://127.0.0.1:9"), serving.doubled, range(3)))
     with pytest.raises(WorkerError, match="no scheduler at nonsense://x: "):
-        list(served(Cluster("nonsense://x", 2), serving.doubled, range(3)))
+        list(served(Cluster("nonsense://x"), serving.doubled, range(3)))
 
 
 @POSIX
@@ -247,23 +240,11 @@ def test_a_scheduler_that_is_gone_or_silent_is_an_error(monkeypatch, number, fau
             return False
 
         with pytest.raises(WorkerError, match=fault):
-            list(served(Cluster(address, 2), serving.doubled, range(3), stopping=stopping))
+            list(served(Cluster(address), serving.doubled, range(3), stopping=stopping))
         scheduler.kill()
 
 
 def test_no_distributed_is_told_before_anything_runs(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingExtraError, match=r"needs the package distributed: pip install 'dmlcpu\[cluster\]'"):
-        executors.check_cluster("local")
-
-
-def test_a_script_that_starts_a_local_cluster_needs_a_guard(tmp_path):
-    pytest.importorskip("distributed")
-    script = tmp_path / "script.py"
-    script.write_text("from dmlcpu.batch.jobs.executors import Cluster\nwith Cluster('local', 1):\n    pass\n")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE), *sys.path]))}
-    process = subprocess.run(
-        [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert process.returncode == 1
-    assert 'start it under `if __name__ == "__main__":`' in process.stderr
+        executors.check_cluster("tcp://127.0.0.1:9")

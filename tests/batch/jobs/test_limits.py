@@ -52,7 +52,7 @@ def test_half_of_the_memory_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_cluster_gives_each_job_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dmlcpu.batch.jobs.limits.memory_limit", lambda: 1000)
     with threads.use_budget(6):
-        assert limits_of(2, None, None, "local") == Limits(2, 1, 250)
+        assert limits_of(2, None, None, None) == Limits(2, 3, 250)
         assert limits_of(2, None, None, "tcp://127.0.0.1:8786") == Limits(2, 1, 1 << 30)
         assert limits_of(2, 3, "2G", "tcp://127.0.0.1:8786") == Limits(2, 3, 2 << 30)
 

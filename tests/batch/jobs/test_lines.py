@@ -1,7 +1,9 @@
 import errno
 import json
 import os
+import queue
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,47 @@ def test_what_could_not_be_written_is_written_at_the_end(tmp_path: Path, monkeyp
     lines.close()
     assert lines.error is None
     assert lines_of(tmp_path / "log") == [{"number": 0}]
+
+
+def test_what_a_sync_has_lost_stays_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system reports it once: later writes and syncs succeed."""
+    lines = Lines(tmp_path / "log")
+    lines.append({"number": 0})
+    with monkeypatch.context() as patch:
+        patch.setattr("dmlcpu.batch.jobs.lines.os.fsync", failing)
+        lines.sync()
+    lines.append({"number": 1})
+    lines.close()
+    assert isinstance(lines.error, OSError)
+    assert lines.error.errno == errno.EIO
+
+
+def failing(_: int) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_disk_that_does_not_answer_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = Lines(tmp_path / "log")
+    with monkeypatch.context() as patch:
+        patch.setattr("dmlcpu.batch.jobs.lines.os.fstat", failing)
+        lines.append({"number": 0})
+        assert lines.error is not None
+    lines.close()
+    assert lines.error is None
+    assert lines_of(tmp_path / "log") == [{"number": 0}]
+
+
+def test_lines_are_synced_while_none_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    monkeypatch.setattr("dmlcpu.batch.jobs.lines.os.fsync", lambda file: synced.put(os.pread(file, 100, 0)))
+    monkeypatch.setattr(Lines, "late", 0.01)
+    lines = Lines(tmp_path / "log")
+    lines.keep_synced()
+    for content in (b'{"a": 1}\n', b'{"a": 1}\n{"a": 2}\n'):
+        lines.append({"a": content.count(b"\n")})
+        assert synced.get(timeout=30) == content
+    lines.close()
+    assert not any(thread.name == "dmlcpu-manifest" for thread in threading.enumerate())
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")

@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -273,6 +274,19 @@ def fail(*_: object) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are Unicode")
+def test_outcomes_are_on_the_disk_while_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    path = tmp_path / "manifest"
+    monkeypatch.setattr("dmlcpu.batch.jobs.lines.os.fsync", lambda _: synced.put(path.read_bytes()))
+    monkeypatch.setattr("dmlcpu.batch.jobs.lines.Lines.late", 0.01)
+    manifest = Manifest(path)
+    manifest.begin([])
+    manifest.record({"id": "a", "outcome": "done"})
+    while b'"a"' not in synced.get(timeout=30):
+        pass
+    manifest.close()
+
+
 def test_ids_that_are_not_utf8(tmp_path: Path) -> None:
     name = os.fsdecode(b"\xff.npy")
     saved(tmp_path / "manifest", **{name: "done"})

@@ -310,7 +310,7 @@ def test_errors_can_be_pickled(tmp_path: Path) -> None:
         ({"timeout": 0}, "timeout is 0; allowed: more than 0 seconds"),
         ({"timeout": float("nan")}, "timeout is nan; allowed: more than 0 seconds"),
         ({"timeout": 1, "executor": ThreadPoolExecutor()}, "timeout is given beside executor; allowed: one of both"),
-        ({"timeout": 1, "scheduler": "local"}, "timeout is given beside scheduler; allowed: one of both"),
+        ({"timeout": 1, "scheduler": "tcp://127.0.0.1:9"}, "timeout is given beside scheduler; allowed: one of both"),
         ({"force": True, "retry_failed": True}, "force"),
         ({"executor": ThreadPoolExecutor(), "scheduler": "local"}, "executor is given beside scheduler"),
     ],

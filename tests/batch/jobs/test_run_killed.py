@@ -132,15 +132,13 @@ def recorded(jobs: Path) -> int:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize(
     "options",
-    [[], *(pytest.param(each, marks=pytest.mark.slow) for each in (["--jobs", "2"], ["--scheduler", "local"]))],
-    ids=["1", "2", "dask"],
+    [[], pytest.param(["--jobs", "2"], marks=pytest.mark.slow)],
+    ids=["1", "2"],
 )
 def test_stopped_once(
     jobs: Path, undisturbed: Path, marked: dict[str, str], number: signal.Signals, options: list[str]
 ) -> None:
     """What runs is finished and recorded; the same command goes on."""
-    if "local" in options:
-        pytest.importorskip("distributed")
     log = jobs.parent / "log"
     with start("batch", jobs, "--log", log, "--json", *options, env=marked) as run:
         eventually(lambda: recorded(jobs) > 5)

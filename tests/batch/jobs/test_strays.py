@@ -1,13 +1,17 @@
 """Temporary files that killed runs and workers have left: they are removed, and no others."""
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from job_files import contents, each_best, save_inputs, save_jobs
 
 from dmlcpu.batch import ManifestError, run_jobs
+from dmlcpu.batch.files import create, open_source
 from dmlcpu.batch.jobs.manifest import Manifest
+from dmlcpu.common.regions import Tensor
 
 
 def test_stray_files_are_removed(tmp_path: Path) -> None:
@@ -55,3 +59,31 @@ def test_files_of_another_run_under_way_stay(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(ManifestError, match="is in use by another run"):
         run_jobs(jobs)
     assert temporary.read_bytes() == b"half"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="without locks of folders")
+def test_a_zarr_folder_that_another_run_is_writing_stays(tmp_path: Path) -> None:
+    """Without a manifest nothing else says that two runs write one output: a part of the folder would be removed."""
+    pytest.importorskip("zarr")
+    save_inputs(tmp_path, 1)
+    array = np.arange(12, dtype=np.float32)
+    out = tmp_path / "out"
+    writer = create(out / "best.zarr", {"values": Tensor(array.shape, array.dtype)}, "ab")
+    writer.write({"values": array})
+    [temporary] = out.iterdir()
+    job = {"op": "top_k", "inputs": {"x": "in/0000.npy"}, "attrs": {"k": 2}, "output": {"values": "out/best.zarr"}}
+    assert run_jobs([job], directory=tmp_path).done == 1
+    assert sorted(out.iterdir()) == [temporary, out / "best.zarr"]
+    writer.finish()
+    writer.put_in_place()
+    assert np.array_equal(open_source(out / "best.zarr").read(), array)
+    assert [*out.iterdir()] == [out / "best.zarr"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="without locks of folders")
+def test_a_zarr_folder_of_a_killed_run_is_removed(tmp_path: Path) -> None:
+    save_inputs(tmp_path, 1)
+    (tmp_path / "out" / ".best.zarr.ab.part" / "c").mkdir(parents=True)
+    job = {"op": "top_k", "inputs": {"x": "in/0000.npy"}, "attrs": {"k": 2}, "output": {"values": "out/best.zarr"}}
+    assert run_jobs([job], directory=tmp_path).done == 1
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["best.zarr"]
