@@ -54,12 +54,17 @@ def by_bits(tensor: Any) -> Array:
     """Return a tensor of torch.bfloat16 as an array; neither PyTorch nor NumPy converts the type."""
     if tensor.requires_grad:
         return np.asarray(tensor)  # PyTorch refuses that
+    return np.asarray(tensor.view(sys.modules["torch"].int16)).view(bfloat16_of_tensors())
+
+
+def bfloat16_of_tensors() -> np.dtype[Any]:
+    """Return the type of an array over a tensor of torch.bfloat16."""
     try:
         import ml_dtypes
     except ImportError as error:
         raise ImportError("torch.bfloat16 needs the package ml_dtypes: pip install 'dmlcpu[torch]'") from error
-    bits = tensor.view(sys.modules["torch"].int16)
-    return np.asarray(bits).view(ml_dtypes.bfloat16)
+    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return dtype
 
 
 @functools.lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dmlcpu.common.arguments import Array, by_bits
+from dmlcpu.common.arguments import Array, bfloat16_of_tensors
 from dmlcpu.runtime.memory import spans_meet
 
 Kind = tuple[str, ...]  # the properties of a call that its speed depends on: type, form and others
@@ -57,11 +57,30 @@ TYPE_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in ASSIGNED}
 EXACT_TYPES = frozenset({torch.Tensor, torch.nn.Parameter})  # methods of subclasses may do anything
 
 
+class _Exported:
+    """The memory of a tensor for np.from_dlpack. After Tensor.numpy, no storage could be resized any more."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return torch._C._to_dlpack_versioned(self.tensor)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # a CPU
+
+
+# Before NumPy 2.1 and PyTorch's own function, arrays from DLPack cannot be written to.
+_HAS_DLPACK_1 = hasattr(torch._C, "_to_dlpack_versioned") and np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+
+
 def as_array(tensor: Tensor) -> Array:
     """Return an array over the memory of a CPU tensor, of any strides."""
-    if tensor.requires_grad:
-        tensor = tensor.detach()
-    return tensor.numpy() if tensor.dtype is not torch.bfloat16 else by_bits(tensor)
+    if tensor.dtype is torch.bfloat16:
+        return as_array(tensor.view(torch.int16)).view(bfloat16_of_tensors())
+    return np.from_dlpack(_Exported(tensor)) if _HAS_DLPACK_1 else tensor.detach().numpy()
 
 
 def as_operand(tensor: Tensor) -> Array:

@@ -11,7 +11,9 @@ from torch import Tensor
 from dmlcpu.common.arguments import Array
 from dmlcpu.interop.torch.override import (
     ARGUMENTS,
+    EXACT_TYPES,
     REDUCED,
+    SUBCLASS,
     TYPE,
     TYPE_NAMES,
     Kind,
@@ -128,21 +130,17 @@ def _sample_reduce(kind: Kind, size: int) -> tuple[Any, ...]:
 
 
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
-    places = as_operand(index)
-    if len(places) != source.shape[dim] or source.select(dim, 0).shape != x.select(dim, 0).shape:
-        raise PassOnError(ARGUMENTS)
-    return _scatter(x, dim, _over(index, dim, source), source, reduction="add", copies=False)
-
-
-def _over(index: Tensor, dim: int, source: Tensor) -> Tensor:
-    """Return an index for each element of the source."""
     shape = [1] * source.ndim
     shape[dim] = -1
-    return index.view(shape).expand(source.shape)
+    return _scatter(x, dim, index.view(shape).expand(source.shape), source, reduction="add", copies=False)
 
 
 def _refuse_index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> str:
-    if index.ndim != 1 or alpha != 1 or x.ndim != source.ndim or not -x.ndim <= dim < x.ndim:
+    if type(index) not in EXACT_TYPES:  # its view would be a plain tensor
+        return SUBCLASS
+    if index.ndim != 1 or alpha != 1 or not -x.ndim <= dim < x.ndim:
+        return ARGUMENTS
+    if source.shape != (*x.shape[:dim], len(index), *x.shape[dim:][1:]):
         return ARGUMENTS
     return _refuse_types(x, index, source, "add")
 

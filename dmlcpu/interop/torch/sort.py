@@ -71,7 +71,8 @@ def _unique(x: Tensor, sorted: bool = True, return_inverse: bool = False, return
     flat = x.reshape(-1)
     values = torch.empty_like(flat)
     _sort(flat, 0, False, values)
-    return torch.ops.aten.unique_consecutive(values, False, return_counts)
+    found = torch.ops.aten.unique_consecutive(values, False, return_counts)  # in memory for all elements
+    return tuple([each.clone() if each.numel() < flat.numel() else each for each in found])
 
 
 def _kind_of_unique(x: Tensor, *_: Any) -> Kind:

@@ -209,6 +209,10 @@ def _checked_names(function: str, include: Iterable[str] | None, exclude: Iterab
 # and takes 3 microseconds more.
 _VERY_LARGE = 256  # times as large as the least size
 
+# torch.compile traces every Python function that runs between its graphs; not these, and not what they call.
+_dynamo = torch._C._dynamo.eval_frame
+_UNTRACED = _dynamo._FrameExecStrategy(_dynamo._FrameAction.SKIP, _dynamo._FrameAction.SKIP)
+
 
 def _kernel(switch: _Switch) -> Callable[..., Any]:
     """Return the function that PyTorch calls instead of its own kernel."""
@@ -219,7 +223,8 @@ def _kernel(switch: _Switch) -> Callable[..., Any]:
     # Small calls are frequent, so they run through little code.
     def kernel(keyset: Any, x: Any, *others: Any, **kwargs: Any) -> Any:
         if type(x) in EXACT_TYPES:
-            size = size_of(x, others)
+            with torch._C.DisableTorchFunction():  # modes see the user's call, but not the calls in here
+                size = size_of(x, others)
             if size >= least:
                 return large(size, keyset, x, *others, **kwargs)
             if switch.is_on:
@@ -229,7 +234,7 @@ def _kernel(switch: _Switch) -> Callable[..., Any]:
         return original(keyset, x, *others, **kwargs)
 
     def large(size: int, keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        with torch._C.DisableTorchFunction():  # modes and subclasses see the user's call, but not the calls in here
+        with torch._C.DisableTorchFunction():
             if switch.is_on and not is_measuring():
                 reason, result = _attempt(switch, original, size, args, kwargs)
                 if not reason:
@@ -239,6 +244,7 @@ def _kernel(switch: _Switch) -> Callable[..., Any]:
                 return aside(*args, **kwargs)
             return original(keyset, *args, **kwargs)
 
+    _dynamo.set_code_exec_strategy(kernel.__code__, _UNTRACED)
     return kernel
 
 

@@ -18,6 +18,11 @@ def forced(monkeypatch, torch_overrides):
     torch_overrides.disable()
     for switch in switches._SWITCHES.values():
         monkeypatch.setattr(switch, "override", switch.override._replace(least=1))
-    monkeypatch.setattr(switches.THRESHOLDS, "loss", lambda *args, **kwargs: "")
+
+    def loss(override, original, size, *args, **kwargs):
+        override.kind(*args, **kwargs)
+        return ""
+
+    monkeypatch.setattr(switches.THRESHOLDS, "loss", loss)
     torch_overrides.enable()
     return torch_overrides

@@ -1,5 +1,7 @@
 """The results of PyTorch's operators with and without these kernels."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from torch_calls import HALVES, ORDERED, outcomes, passed_on, takes
@@ -55,6 +57,15 @@ def test_layouts(forced):
         got = torch.topk(x, 2, 0)
         assert torch.equal(got.values, torch.topk(x.contiguous(), 2, 0).values), name
         assert torch.equal(got.values, x.sort(dim=0, descending=True).values[:2]), name
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_tensors_can_be_resized_after_a_call(forced, dtype):
+    x, source, index = numbers((40,), dtype), numbers((2,), dtype), torch.tensor([1, 2])
+    with takes(forced, "scatter"):
+        result = x.scatter(0, index, source)
+    for each in (x, index, source, result, *x.topk(3)):
+        each.resize_(100)
 
 
 def test_topk_with_out_is_passed_on(forced):
@@ -196,6 +207,19 @@ def test_other_arguments_are_passed_on(forced):
     assert x.clone().scatter_add_(1, index.expand(4, 2), torch.ones(4, 2))[0].tolist() == [1, 0, 1, 0]
     assert x.clone().index_put_((torch.tensor(1),), torch.tensor(3.0))[1].tolist() == [3, 3, 3, 3]
     assert passed_on(forced, "index_add_")["arguments"]
+
+
+@pytest.mark.parametrize("rows", [0, 4])
+def test_bad_index_add_of_no_elements_does_no_harm(forced, rows):
+    def call():
+        return torch.zeros(rows, 5).index_add_(0, torch.arange(0 if rows else 3), torch.ones(3, 5)).tolist()
+
+    mine, theirs = outcomes(forced, call)
+    assert mine == theirs
+    forced.enable()
+    with contextlib.suppress(RuntimeError):
+        call()
+    assert forced.report()["index_add_"]["on"]
 
 
 def test_index_put_without_indices_is_passed_on(forced):

@@ -96,3 +96,9 @@ def test_unique(forced, dtype, inverse, counts):
             assert torch.equal(one, other)
     if not is_taken:
         assert passed_on(forced, "unique")["arguments" if inverse else "type"] > 0
+
+
+def test_memory_of_unique_holds_nothing_else(forced):
+    with takes(forced, "unique"):
+        found = torch.unique(torch.arange(5000) % 3, return_counts=True)
+    assert [each.untyped_storage().nbytes() for each in found] == [24, 24]

@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from processes import run  # noqa: E402
+from torch_calls import takes  # noqa: E402
 
 NAMES = [
     "topk", "sort", "unique", "kthvalue", "median", "nanmedian", "argmax", "argmin", "_int_mm", "index_add_",
@@ -226,6 +227,39 @@ def test_compiled_programs(forced):
     expected = program(x)
     assert torch.equal(values, expected[0])
     assert torch.equal(indices, expected[1])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's, while it compiles
+def test_calls_between_two_graphs_are_not_traced(forced):
+    graphs = []
+
+    def compile_graph(graph, _):
+        graphs.append(graph)
+        return graph
+
+    def program(x):
+        return torch.unique(x * 2) + 1  # how many there are is not known before: PyTorch ends a graph here
+
+    before = forced.report()["unique"]["taken"]
+    assert torch.compile(program, backend=compile_graph)(torch.arange(100) % 3).tolist() == [1, 3, 5]
+    assert forced.report()["unique"]["taken"] == before + 1
+    assert len(graphs) == 2
+
+
+def test_modes_do_not_see_what_a_compiled_call_runs(forced):
+    seen = []
+
+    class Watch(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    graph = torch._C.parse_ir("graph(%x : Tensor):\n  %y : Tensor = aten::msort(%x)\n  return (%y)")
+    call = torch._C._create_function_from_graph("call", graph)  # calls the operator without Python's wrapper
+    x = torch.tensor([3.0, 1.0, 2.0])
+    with takes(forced, "sort"), Watch():
+        call(x)
+    assert not seen
 
 
 CALLS = """
