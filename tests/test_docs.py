@@ -25,10 +25,10 @@ from docs_blocks import DOCS, IN_TEXT, ROOT, blocks_of, expanded, name_of, pages
 from told import without_compiling
 
 import dmlcpu
-from dmlcpu.batch import files
 from dmlcpu.cli import main
 from dmlcpu.directml.enums import FeatureLevel
 from dmlcpu.directml.feature_level import FOUR, Allowed, Support, types
+from dmlcpu.files import formats
 from dmlcpu.operators import OPERATORS
 from dmlcpu.runtime import threads
 
@@ -271,9 +271,12 @@ def test_table_of_files_agrees_with_the_formats():
     table = (DOCS / "batch.rst").read_text("utf-8").partition("   * - Suffix\n")[2]
     rows = [re.findall(r"- +(.*)", row) for row in re.split(r"^   \* ", table, flags=re.MULTILINE)[1:]]
     found = {row[0].partition(" ")[0].strip("`"): row[1:5] for row in rows}
-    assert list(found) == list(files.SUFFIXES)
-    assert [suffix for suffix, row in found.items() if row[1] == "one"] == list(files.ONE_ARRAY)
-    assert [suffix for suffix, row in found.items() if row[3] == "yes"] == list(files.IN_REGIONS)
+    assert list(found) == list(formats.SUFFIXES)
+    of_one, in_regions = (
+        [suffix for suffix, row in found.items() if row[column] == text] for column, text in ((1, "one"), (3, "yes"))
+    )
+    assert of_one == list(formats.suffixes_where(lambda each: each.holds_one))
+    assert in_regions == list(formats.suffixes_where(lambda each: each.create))
     extras = {row[0].strip("`") for row in found.values()} - {"none"}
     assert extras <= set(
         tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]

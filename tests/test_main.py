@@ -77,7 +77,7 @@ def large(tmp_path: Path) -> Iterator[Path]:
 # A thread reads without end. The main thread waits, and no signal interrupts it: a long call waits so.
 STUCK = {
     "thread": """
-        from dmlcpu.batch.jobs.step import Step
+        from dmlcpu.jobs.step import Step
         def read(step):
             print("stuck", flush=True)
             os.read(os.pipe()[0], 1)
@@ -85,7 +85,7 @@ STUCK = {
     """,
     "main": """
         import ctypes
-        from dmlcpu.batch.jobs.step import Step
+        from dmlcpu.jobs.step import Step
         libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(256)
         def compute(step, stopping):
             libc.pthread_mutex_lock(mutex)

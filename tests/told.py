@@ -1,6 +1,6 @@
 """What the command line prints on standard error, without what it prints only if the cache does not have kernels."""
 
-from dmlcpu.batch.jobs.progress import COMPILING
+from dmlcpu.jobs.progress import COMPILING
 
 
 def without_compiling(text: str) -> str:

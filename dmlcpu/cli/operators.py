@@ -38,7 +38,7 @@ examples:
 
 def add_options(name: str, parser: argparse.ArgumentParser) -> None:
     """Add the arguments of an operator's command."""
-    from dmlcpu.batch.jobs.operations import operation_of
+    from dmlcpu.jobs.operations import operation_of
 
     operator, operation = OPERATORS[name], operation_of(name, Path())
     signature = inspect.signature(operator.function, eval_str=True).parameters
@@ -84,24 +84,23 @@ def _first_sentence(text: str) -> str:
 
 def _value(text: str, *, is_array: bool) -> tuple[str, Any]:
     """Return the member of jobs for an option, and its value: numbers, lists, true and null are JSON."""
-    from dmlcpu.batch.files import SUFFIXES
-    from dmlcpu.batch.files.remote import suffix_of
-    from dmlcpu.batch.jobs.job import split_name
+    from dmlcpu.files.formats import SUFFIXES, known
+    from dmlcpu.jobs.job import split_name
 
     try:
         return "attrs", json.loads(text)
     except ValueError:
         if not is_array:
             return "attrs", text
-    if suffix_of(split_name(text, Path())[0]) not in SUFFIXES:
+    if not known(split_name(text, Path())[0]):
         raise argparse.ArgumentTypeError(f"{text!r}; allowed: a number, a list, or a file ({', '.join(SUFFIXES)})")
     return "inputs", text
 
 
 def main(name: str, args: argparse.Namespace) -> int:
     """Run an operator's command."""
-    from dmlcpu.batch.jobs.entries import Entry, Listing
-    from dmlcpu.batch.jobs.faults import Place
+    from dmlcpu.jobs.entries import Entry, Listing
+    from dmlcpu.jobs.faults import Place
 
     members: dict[str, Any] = {"op": name, "files": args.files, "inputs": {}, "attrs": {}}
     for key, value in vars(args).items():
@@ -129,7 +128,7 @@ def _option(name: str, field: str) -> str:
         return "-o"
     if member not in ("inputs", "attrs"):
         return field
-    from dmlcpu.batch.jobs.operations import operation_of
+    from dmlcpu.jobs.operations import operation_of
 
     first = operation_of(name, Path()).first or ""
     return argument.replace(first, "IN", 1) if re.match(rf"{first}\b", argument) else f"--{argument.replace('_', '-')}"
@@ -149,9 +148,9 @@ def _output(given: list[str], results: tuple[str, ...]) -> str | dict[str, str] 
 
 def _folder_or_file(output: str, suffix: str) -> str:
     """Return the path of a result; a folder stands for a file in it with the input's name."""
-    from dmlcpu.batch.files import WRITTEN
+    from dmlcpu.files.formats import known
 
-    if Path(output).suffix.lower() in WRITTEN:  # there may be a folder of this name: an earlier result
+    if (found := known(output)) and found.check:  # there may be a folder of this name: an earlier result
         return output.rstrip("/\\")
     is_folder = output.endswith(("/", "\\")) or Path(output).is_dir()
     return f"{output.rstrip('/')}/{{stem}}{suffix}" if is_folder else output

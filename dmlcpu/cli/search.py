@@ -56,8 +56,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run the command."""
-    from dmlcpu.batch.files import FileError
     from dmlcpu.errors import DmlError
+    from dmlcpu.files import FileError
 
     check_environment()
     if sys.__stderr__ is not None:
@@ -74,9 +74,9 @@ def main(args: argparse.Namespace) -> int:
 
 def _check_output(args: argparse.Namespace) -> None:
     """Refuse an output that is a file, or in a folder, that is read, or the other way round."""
-    from dmlcpu.batch.files import FileError
-    from dmlcpu.batch.files.remote import is_remote, local
-    from dmlcpu.batch.jobs.job import split_name
+    from dmlcpu.files import FileError
+    from dmlcpu.files.remote import is_remote, local
+    from dmlcpu.jobs.job import split_name
 
     target = Path(os.path.realpath(local(args.output)))
     for name in _READ:
@@ -106,9 +106,9 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def _query(args: argparse.Namespace) -> int:
-    from dmlcpu.batch.files import create
     from dmlcpu.common.cleanup import OnFailure
     from dmlcpu.errors import DmlError
+    from dmlcpu.files import create
     from dmlcpu.search.blocks import load_index, results_of, search
     from dmlcpu.search.int8_index import Int8Index
 
@@ -133,8 +133,8 @@ def _query(args: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[Any]:
     """Open a matrix in a file; refusals name the file."""
-    from dmlcpu.batch.files import FileError, open_source
-    from dmlcpu.batch.jobs.job import split_name
+    from dmlcpu.files import FileError, open_source
+    from dmlcpu.jobs.job import split_name
 
     try:
         source = open_source(*split_name(path, Path()))
@@ -148,8 +148,8 @@ def _opened(path: str) -> Iterator[Any]:
 
 def _read(path: str | None) -> Any:
     """Return an array of a file, or None without a file."""
-    from dmlcpu.batch.files import FileError, open_source
-    from dmlcpu.batch.jobs.job import split_name
+    from dmlcpu.files import FileError, open_source
+    from dmlcpu.jobs.job import split_name
 
     if path is None:
         return None

@@ -18,6 +18,7 @@ from dmlcpu.models.model import Model, load_model
 from dmlcpu.models.onnx_models import OnnxDispatch
 from dmlcpu.models.resources import Buffer
 from dmlcpu.models.runner import run_model
+from dmlcpu.operators.table import OPERATORS
 
 
 class ModelOperation:
@@ -30,6 +31,11 @@ class ModelOperation:
     first: str | None = None
     required: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = MappingProxyType({})
+
+    @staticmethod
+    def version() -> str:
+        """Return the version of models, and of all operators, as a model may contain each of them."""
+        return ", ".join(["model 1", *(f"{name} {row.version}" for name, row in OPERATORS.items())])
 
     def __init__(self, path: Path) -> None:
         self._name = path.name

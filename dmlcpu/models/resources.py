@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files import FileError
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.faults import listed, shown
 from dmlcpu.directml.enums import TensorDataType, full_name
+from dmlcpu.files import FileError
 from dmlcpu.models.faults import Faults, Refused
 from dmlcpu.models.values import read
 from dmlcpu.runtime.memory import aligned_empty

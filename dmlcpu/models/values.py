@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from dmlcpu.batch.files import FileError, create, open_source, write_whole
-from dmlcpu.batch.files.stored import StoredWriter, open_file
-from dmlcpu.batch.files.targets import resolved
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Tensor
+from dmlcpu.files import FileError, create, open_source, write_whole
+from dmlcpu.files.stored import StoredWriter, open_file
+from dmlcpu.files.targets import resolved
 
 
 def flat(values: Array) -> str:

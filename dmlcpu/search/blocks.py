@@ -192,6 +192,11 @@ class IndexOperation:
     sources: tuple[str, ...] = ("queries",)
     results: tuple[str, ...] = RESULTS
 
+    @staticmethod
+    def version() -> str:
+        """Return the version of search."""
+        return "index 1"
+
     def __init__(self, path: Path) -> None:
         self._index = load_index(path)
         self.files = tuple(file for file in (path / name for name in FILES) if file.exists())

@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files import Writer, create
-from dmlcpu.batch.files.base import FileError, whole
-from dmlcpu.batch.files.npy import check_size, read_header
-from dmlcpu.batch.files.stored import open_file, size_of
-from dmlcpu.batch.files.targets import make_folder, put_folder, remove, sync_folder
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.data_types import BYTE_TYPES
 from dmlcpu.common.faults import shown
 from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import BindingError, DmlError
+from dmlcpu.files import Writer, create
+from dmlcpu.files.base import FileError, whole
+from dmlcpu.files.npy import check_size, read_header
+from dmlcpu.files.stored import open_file, size_of
+from dmlcpu.files.targets import make_folder, put_folder, remove, sync_folder
 from dmlcpu.search.codes import MOST_EXPONENT, Frame
 from dmlcpu.search.spaces import METRICS, check_depth, space_of
 from dmlcpu.search.vectors import Limits, Stored

@@ -263,7 +263,7 @@ def test_into_files_there_are_no_control_characters(options: list[str]) -> None:
 
 SLOW = """\
 import sys, threading
-from dmlcpu.batch.jobs.step import Step
+from dmlcpu.jobs.step import Step
 real = Step.compute
 def slow(self, stopping):
     threading.Event().wait(0.01)

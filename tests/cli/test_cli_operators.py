@@ -12,7 +12,7 @@ from cli_calls import Run, environment, python
 from samples import as_tuple
 
 import dmlcpu
-from dmlcpu.batch.files import open_source
+from dmlcpu.files import open_source
 from dmlcpu.operators import OPERATORS, Operator
 
 

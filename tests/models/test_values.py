@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dmlcpu.batch.files import FileError
+from dmlcpu.files import FileError
 from dmlcpu.models.values import flat, lines, read, write
 
 

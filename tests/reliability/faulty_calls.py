@@ -25,8 +25,8 @@ import numpy as np
 
 import dmlcpu
 from dmlcpu.batch import BatchResult, JobsError, ManifestError, WorkerError, jobs_status, run_jobs
-from dmlcpu.batch.files import open_source
-from dmlcpu.batch.jobs.manifest import Manifest
+from dmlcpu.files import open_source
+from dmlcpu.jobs.manifest import Manifest
 
 SUFFIXES = [".npz", ".npy", ".zarr", ".safetensors"]
 JOBS = 16

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-sys.path.extend([str(Path(__file__).parents[1] / folder) for folder in ("", "batch/jobs", "models", "interop")])
+sys.path.extend([str(Path(__file__).parents[1] / folder) for folder in ("", "jobs", "models", "interop")])
 
 from dx_models import dispatch, everything, zeros
 from job_files import toml
@@ -26,8 +26,8 @@ from mutations import Draws, changed_bytes, changed_tree
 
 import dmlcpu
 from dmlcpu import batch
-from dmlcpu.batch.files import FileError, open_source
 from dmlcpu.errors import DmlError
+from dmlcpu.files import FileError, open_source
 from dmlcpu.models.commands import WriteFile
 from dmlcpu.operators import OPERATORS
 from dmlcpu.search import Int8Index

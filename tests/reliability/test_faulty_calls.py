@@ -41,7 +41,7 @@ def test_what_is_said_of_jobs_is_so(library: Path, seconds: float | None, counte
 
 WRONG = """
 import faulty_calls
-from dmlcpu.batch.jobs.step import Step
+from dmlcpu.jobs.step import Step
 
 Step.finish = lambda self: None
 real = Step.attempt

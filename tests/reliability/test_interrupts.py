@@ -12,7 +12,7 @@ from processes import run
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.batch import run_jobs
-from dmlcpu.batch.jobs.progress import Progress
+from dmlcpu.jobs.progress import Progress
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.pool import AVAILABLE
 

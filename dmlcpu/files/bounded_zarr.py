@@ -1,0 +1,272 @@
+"""zarr folders that may hold anything: only regular files are read, and no chunk is longer than its shape says.
+
+This module imports zarr.
+"""
+
+import asyncio
+import math
+import operator
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.abc.codec import ArrayBytesCodec, BytesBytesCodec, Codec
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+from zarr.codecs import BytesCodec, ShardingCodec
+from zarr.core.array_spec import ArrayConfig, ArraySpec
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+from zarr.core.sync import collect_aiterator, sync
+from zarr.storage import FsspecStore, LocalStore, StorePath
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.regions import Region, Tensor
+from dmlcpu.files.base import ZARR_FOLDER, FileError, FileSource, check_dtype, chosen, no_name, pieces, refused
+from dmlcpu.files.remote import file_system, is_remote, is_web, options_of, reached
+from dmlcpu.files.stored import open_file, read_at
+from dmlcpu.files.unpacking import CODECS, longer, unpack
+
+METADATA = 16 << 20  # bytes of a zarr.json, at most
+_OF_VERSION_2 = (".zarray", ".zgroup")  # files in folders of version 2, whose filters may unpickle
+_LARGE = 32 << 20  # chunks of more bytes count: each is decompressed as a whole, and copied
+_AT_ONCE = 2 * _LARGE  # bytes of chunks that are read at the same time, if it is more than one
+_MOST_AT_ONCE = 1024  # chunks: zarr has some kilobytes for each
+
+
+class Limited:
+    """A store of which at most `most` bytes of a file are read, and `most_of_range` of a range of it."""
+
+    most = most_of_range = METADATA
+
+
+class Folder(Limited, LocalStore):
+    """A folder of regular files, or links to them."""
+
+    async def get(
+        self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Return the bytes of a file, or a range of them; None if there is no file."""
+        return await asyncio.to_thread(self.get_sync, key, prototype=prototype, byte_range=byte_range)
+
+    def get_sync(
+        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Do what `get` does."""
+        try:
+            data = self._read(self.root / key, byte_range)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            return None
+        except FileError as error:
+            raise FileError(f"{key!r}: {error.found}", error.allowed) from None
+        return (prototype or default_buffer_prototype()).buffer.from_array_like(data)
+
+    def _read(self, path: Path, asked: ByteRequest | None) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        with open_file(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            start, stop, most = 0, size, self.most
+            if isinstance(asked, RangeByteRequest):
+                start, stop, most = asked.start, min(asked.end, size), self.most_of_range
+            elif isinstance(asked, SuffixByteRequest):
+                start, most = max(0, size - asked.suffix), self.most_of_range
+            elif isinstance(asked, OffsetByteRequest):
+                start = asked.offset
+            if stop - start > most:
+                raise FileError(f"{stop - start:,} bytes", f"at most {most:,}")
+            data = np.empty(max(0, stop - start), np.uint8)
+            read_at(file, start, data)
+            return data
+
+
+class RemoteFolder(Limited, FsspecStore):
+    """A folder of a remote file system."""
+
+    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
+        """Return an object or a part of it; None if there is none."""
+        is_range = isinstance(byte_range, RangeByteRequest | SuffixByteRequest)
+        most = self.most_of_range if is_range else self.most
+        part = byte_range or RangeByteRequest(0, most + 1)
+        if isinstance(part, OffsetByteRequest):
+            part = RangeByteRequest(part.offset, part.offset + most + 1)
+        size = part.suffix if isinstance(part, SuffixByteRequest) else part.end - part.start
+        with reached():
+            found = await super().get(key, prototype, part) if size <= most + 1 else None
+        if is_range and found is not None and len(found) > size:
+            raise FileError(f"all of {key}, where {size:,} bytes were requested", "a server that sends parts of files")
+        if size > most + 1 or (found is not None and len(found) > most):
+            raise FileError(f"{key}, which has more than {most:,} bytes", "what the shape of the chunks needs")
+        return found
+
+
+def open_array(path: str, name: str | None, dtype: str | None) -> FileSource:
+    """Open the array of a zarr folder, or one of its group."""
+    store: Any = None
+    if is_remote(path):
+        file_system(path)  # which says what is not installed
+        with reached():
+            store = RemoteFolder.from_url(path, storage_options=options_of(path), read_only=True)
+        store.supports_listing = not is_web(path)
+    else:
+        store = Folder(path, read_only=True)
+    try:
+        with refused(ZARR_FOLDER):
+            root: Any = zarr.open(store, mode="r", zarr_format=3)
+    except FileNotFoundError:  # zarr raises it for a folder without zarr.json
+        is_older = not is_remote(path) and any(os.path.exists(os.path.join(path, name)) for name in _OF_VERSION_2)
+        raise FileError("one of version 2" if is_older else "a folder without zarr.json", ZARR_FOLDER) from None
+    if not hasattr(root, "members"):
+        no_name(name, "zarr's array")
+        return _ZarrSource(root, dtype)
+    members = _members(root, name if is_remote(path) else None)  # a web server has no list of them
+    return _ZarrSource(members[chosen(name, sorted(members))], dtype)
+
+
+def _members(group: Any, wanted: str | None) -> dict[str, Any]:
+    """Return the arrays in a group, and in the groups within it; only the wanted one if it is there."""
+    arrays: dict[str, Any] = {}
+    groups, seen = [group], set()
+    with _settled():
+        if wanted is not None and wanted in group and hasattr(group[wanted], "chunks"):
+            return {wanted: group[wanted]}
+        while groups:
+            each = groups.pop()
+            folder = os.path.realpath(os.path.join(getattr(each.store, "root", ""), each.path))
+            if folder in seen:  # a link leads to it
+                continue
+            seen.add(folder)
+            members = [member for _, member in each.members()]
+            arrays |= {member.path: member for member in members if hasattr(member, "chunks")}
+            groups += [member for member in members if not hasattr(member, "chunks")]
+    return arrays
+
+
+class _ZarrSource(FileSource):
+    def __init__(self, array: Any, dtype: str | None) -> None:
+        check_dtype(array.dtype)
+        super().__init__(Tensor(tuple(array.shape), array.dtype.newbyteorder("=")), dtype)
+        with refused(ZARR_FOLDER):
+            self._array = _bounded_array(array)
+        self._reading = threading.Lock()  # one region at a time: zarr takes more memory for each
+        shards, chunks = array.shards or array.chunks, array.chunks
+        chunk = math.prod(chunks) * self.dtype.itemsize  # within shards, which are not read as a whole unless small
+        index = 16 * math.prod(shards) // max(1, math.prod(chunks)) if array.shards else 0  # of a shard
+        self.buffer_bytes = sum(2 * nbytes for nbytes in (chunk, index) if nbytes > _LARGE)
+        self._grid = tuple(max(1, size) for size in (shards if array.store.most <= _AT_ONCE else chunks))
+        self._at_once = min(max(1, _AT_ONCE // (math.prod(self._grid) * self.dtype.itemsize)), _MOST_AT_ONCE)
+
+    def read(self, region: Region | None = None, into: Array | None = None) -> Array:
+        region = self.whole if region is None else region
+        first, _ = next(pieces(region, self._grid, self._at_once), (None, None))
+        if into is None and first == region:
+            return self._part(region)  # without a copy
+        return super().read(region, into)
+
+    def _fill(self, array: Array, region: Region) -> None:
+        for piece, place in pieces(region, self._grid, self._at_once):
+            array[place] = self._part(piece)
+
+    def missing_chunks(self) -> int | None:
+        """Count the chunks, or shards, that have no file; None if the store has no list of files."""
+        array, there = self._array, 0
+        if not self.nbytes:
+            return 0
+        if not array.store.supports_listing:
+            return None
+        grid = [-(-size // chunk) for size, chunk in zip(array.shape, array.shards or array.chunks, strict=True)]
+        before = f"{array.path}/" if array.path else ""
+        with _settled():
+            for key in collect_aiterator(array.store.list_prefix(array.path)):
+                place = tuple(map(int, re.findall("[0-9]+", key.removeprefix(before))))[: array.ndim]
+                is_within = len(place) == array.ndim and all(map(operator.lt, place, grid))
+                there += is_within and key == before + array.metadata.encode_chunk_key(place)
+        return int(math.prod(grid) - there)
+
+    def _part(self, region: Region) -> Array:
+        """Return the elements of a region that has few chunks."""
+        with self._reading, _settled():
+            part = np.asarray(self._array[region])
+        return np.ascontiguousarray(part, part.dtype.newbyteorder("=")).reshape(part.shape).view(self.dtype)
+
+
+@contextmanager
+def _settled() -> Iterator[None]:
+    """Turn errors of zarr's into `FileError`, once it has no task any more: asyncio would report these at exit."""
+    with refused(ZARR_FOLDER):
+        try:
+            yield
+        except Exception:
+            sync(_others())
+            raise
+
+
+async def _others() -> None:
+    """Wait for what else runs in zarr's event loop."""
+    if tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(tasks)
+
+
+def _bounded_array(array: Any) -> Any:
+    """Return an array that refuses what is longer than its shape says."""
+    metadata = array.metadata
+    chunk = metadata.get_chunk_spec((0,) * array.ndim, ArrayConfig.from_dict({}), default_buffer_prototype())
+    if 0 in chunk.shape and array.size:
+        raise FileError(f"chunks of the shape {chunk.shape}", "sizes of at least 1")
+    codecs, array.store.most, array.store.most_of_range = _bounded(metadata.codecs, chunk)
+    return zarr.Array(zarr.AsyncArray(replace(metadata, codecs=codecs), StorePath(array.store, array.path)))
+
+
+def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ...], int, int]:
+    """Return codecs that unpack no more than a chunk; and how many bytes of a file, and in a range, may be read."""
+    found: list[Codec] = []
+    most = most_of_range = 0
+    exact = False
+    for codec in codecs:
+        after = codec.resolve_metadata(chunk)
+        if isinstance(codec, ShardingCodec):
+            inner, most_inner, _ = _bounded(codec.codecs, replace(chunk, shape=codec.chunk_shape))
+            count = math.prod(chunk.shape) // math.prod(codec.chunk_shape)
+            most_of_range = max(most_inner, longer(16 * count))  # the latter is the index
+            most = 2 * (count * most_inner + longer(16 * count))  # some writers leave chunks that they have replaced
+            codec = replace(codec, codecs=inner)
+        elif isinstance(codec, ArrayBytesCodec):
+            exact = isinstance(codec, BytesCodec)
+            dtype: Any = chunk.dtype if isinstance(chunk.dtype, np.dtype) else chunk.dtype.to_native_dtype()
+            most = math.prod(chunk.shape) * dtype.itemsize
+            most = most if exact else longer(most)
+        elif isinstance(codec, BytesBytesCodec):
+            members: Any = codec.to_dict()
+            name = members["name"].removeprefix("numcodecs.")
+            if name in CODECS:  # others, of other packages, stay as they are
+                codec = _Bounded(name, most, exact, members.get("configuration", {}))
+            most, exact = longer(most), False
+        found.append(codec)
+        chunk = after
+    return tuple(found), most, most_of_range
+
+
+@dataclass(frozen=True)
+class _Bounded(BytesBytesCodec):
+    """A codec that unpacks no more than some bytes, with the arguments of `unpack`."""
+
+    name: str
+    most: int
+    exact: bool
+    options: Mapping[str, Any] = field(hash=False)
+
+    is_fixed_size = False
+
+    def compute_encoded_size(self, _input_byte_length: int, _chunk_spec: ArraySpec) -> int:
+        raise NotImplementedError  # as of all codecs whose output has no fixed size
+
+    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
+
+    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        packed = chunk_data.as_numpy_array()
+        unpacked = unpack(self.name, packed, self.most, exact=self.exact, options=self.options)
+        return chunk_spec.prototype.buffer.from_array_like(np.frombuffer(unpacked, np.uint8))

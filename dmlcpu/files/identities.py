@@ -1,0 +1,119 @@
+"""The identity of a file at a time: a later one differs if the file has changed."""
+
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dmlcpu.files import remote
+from dmlcpu.files.base import FileError
+from dmlcpu.files.formats import MARKS, known
+from dmlcpu.files.stored import open_file, size_of
+from dmlcpu.files.targets import fail
+
+Identity = dict[str, Any]
+
+# What a copy of a file does not have, or another machine's view of it: compared by who looked at the same place before.
+# Numbers of devices are no part of it, as many file systems get another one each time that they are mounted.
+_OF_ONE_PLACE = ("inode", "ctime_ns")
+# A file that changes twice within a tick of its file system's clock has the same time after both. Clocks of kernels
+# tick each 1 to 10 ms; times of whole seconds are those of a file system that has no others, where it may be 2 s.
+_TICK, _WHOLE_SECONDS = 20_000_000, 2_000_000_000  # ns
+_LOOKS = 5  # at a file that changes within each tick
+
+
+def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = False) -> Identity:
+    """Return the identity of a file, or of a zarr folder with everything in it: another state has another one.
+
+    Of another folder only its own times count: it cannot be read, and may have any number of files. A link counts as
+    what it leads to.
+
+    It has ``size`` in bytes, ``mtime_ns``, ``ctime_ns`` and ``inode``, for a folder the sums of all in it. With
+    `content` all is read, and it has ``size`` and ``sha256`` instead. It can be written as JSON. A remote file has
+    ``version`` for the others, if its server tells versions.
+
+    With `settled` a change that comes later gives another identity for sure: if the times are within a tick of now, it
+    waits for that to pass. Raises OSError, and FileError for a pipe, a device, or a file that changes all the time.
+    """
+    path = remote.base_of(os.fspath(path))
+    if remote.is_remote(path):
+        return remote.identity(path, known(path), content=content)
+    for _ in range(_LOOKS if settled else 1):
+        status = os.stat(path)
+        is_folder = stat.S_ISDIR(status.st_mode)
+        if content:
+            return _content_of_folder(Path(path)) if is_folder else _content(path)
+        states = [status, *(os.stat(each) for _, each in _within(Path(path)))] if is_folder else [status]
+        if not (settled and (left := _left(states))):
+            break
+        time.sleep(left)
+    else:
+        raise FileError("what changes all the time", "what stays as it is while it is read")
+    sizes = (each.st_size for each in states if stat.S_ISREG(each.st_mode)) if is_folder else (status.st_size,)
+    return {
+        "size": sum(sizes),
+        "mtime_ns": sum(each.st_mtime_ns for each in states),  # the latest may be one of the future, that hides others
+        "ctime_ns": sum(each.st_ctime_ns for each in states),
+        "inode": sum(each.st_ino for each in states),
+    }
+
+
+def differs(before: Any, now: Mapping[str, Any], *, same_place: bool) -> bool:
+    """Return whether a file is another than before, as far as what is known now tells.
+
+    same_place: both were seen by this machine, of the same file and not of a copy. Otherwise size and time of change
+    have to do, as copies keep them.
+    """
+    if not isinstance(before, dict):
+        return True
+    return any(before.get(key) != value for key, value in now.items() if same_place or key not in _OF_ONE_PLACE)
+
+
+def _left(states: Iterable[os.stat_result]) -> float:
+    """Return the seconds until no time is within a tick of now. A server's clock may be ahead, by no more."""
+    now, left = time.time_ns(), 0
+    for status in states:
+        for when in (status.st_mtime_ns, status.st_ctime_ns):
+            tick = _TICK if when % 1_000_000_000 else _WHOLE_SECONDS
+            if -tick < now - when < tick:
+                left = max(left, when + tick - now)
+    return left / 1e9
+
+
+def _within(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield what is in a format's folder, or where its links lead, as reading follows them, by its name there.
+
+    What several links lead to comes once.
+    """
+    if not any((folder / mark).exists() for mark in MARKS):
+        return
+    seen: set[tuple[int, int]] = set()
+    for place, folders, files in os.walk(folder, onerror=fail, followlinks=True):
+        status = os.stat(place)
+        if (status.st_dev, status.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        folders.sort()
+        for name in (*folders, *files):
+            entry = Path(place, name)
+            yield entry.relative_to(folder).as_posix(), entry
+
+
+def _content(path: str | os.PathLike[str]) -> Identity:
+    with open_file(path) as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"size": size_of(file), "sha256": digest}
+
+
+def _content_of_folder(folder: Path) -> Identity:
+    digest, size = hashlib.sha256(), 0
+    for name, entry in sorted(_within(folder)):
+        if entry.is_file():
+            found = _content(entry)
+            size += found["size"]
+            digest.update(f"{name}\0{found['sha256']}\n".encode())
+    return {"size": size, "sha256": digest.hexdigest()}

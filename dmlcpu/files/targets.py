@@ -1,0 +1,368 @@
+"""New files: written under a temporary name in the folder of their target, then put in its place in one step."""
+
+import contextlib
+import ctypes
+import errno
+import io
+import os
+import re
+import shutil
+import stat
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.cleanup import OnFailure
+from dmlcpu.common.regions import Region, Sink, Tensor
+from dmlcpu.files.base import FileError, check_block, whole
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+# Writer's names of files: the target's name, then the token of the attempt; .old: the folder that was the target.
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+(?P<old>\.old)?\.part", re.DOTALL)
+_PART, _OLD = ".part", ".old.part"
+LONGER = len("...part") + 12  # bytes that such a name has more than the target's, with a token of 12 digits
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux's
+_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV)  # of a kernel, or a file system, that has none
+_NO_SYNC_OF_FOLDERS = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
+
+HANDLES = hasattr(os, "O_PATH")  # of folders, relative to which files are opened and renamed
+
+Save = Callable[[io.FileIO, Mapping[str, Array]], None]
+
+
+class Writer(ABC):
+    """A new file, or folder, with one array or several.
+
+    `sinks` take the arrays' elements, each of them once. All is written under a temporary name in the target's folder:
+    `finish`, then `put_in_place`. Until then the target is as it was; `discard` leaves it so. Last, call `sync_folder`
+    with `folder`, once for all targets in it. `token` is hexadecimal digits, others for each attempt.
+    """
+
+    def __init__(self, target: str, token: str) -> None:
+        self.sinks: Mapping[str, Sink] = {}
+        self._target = target
+        self.folder, name = os.path.split(target)
+        self._temporary = os.path.join(self.folder, f".{name}.{token}.part")
+        make_folder(self.folder)
+        self._at = _opened(self.folder)  # no link that takes the folder's place later is followed
+
+    def _leave(self) -> None:
+        if self._at is not None:
+            os.close(self._at)
+            self._at = None
+
+    def write(self, arrays: Mapping[str, Array]) -> None:
+        """Write arrays that are in memory."""
+        for name, array in arrays.items():
+            self.sinks[name].write(whole(array.shape), array)
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Write the rest, and have it all on the disk, under the temporary name."""
+
+    @abstractmethod
+    def put_in_place(self) -> None:
+        """Replace the target atomically: a reader finds the old file or the new one.
+
+        A zarr folder needs a system that exchanges names. A power failure before `sync_folder` may undo the change.
+        """
+
+    def discard(self) -> None:
+        """Remove the temporary file. Never fails: `stray` finds what could not be removed."""
+        with contextlib.suppress(OSError):
+            remove(self._temporary)
+        self._leave()
+
+
+class FileWriter(Writer):
+    """A writer of one file, which is open until it is finished."""
+
+    def __init__(self, target: str, token: str) -> None:
+        super().__init__(target, token)
+
+        def opened(path: str, flags: int) -> int:
+            return os.open(self._from(path), flags, 0o666, dir_fd=self._at)
+
+        with OnFailure(self._leave):
+            self._file = io.FileIO(self._temporary, "x", opener=opened)
+
+    def _from(self, path: str) -> str:
+        """Return a path as it is given along with the folder's handle."""
+        return path if self._at is None else os.path.basename(path)
+
+    def put_in_place(self) -> None:
+        """Replace the target atomically: a reader finds the old file or the new one."""
+        old, new = self._from(self._temporary), self._from(self._target)
+        os.replace(old, new, src_dir_fd=self._at, dst_dir_fd=self._at)
+        self._leave()
+
+    def finish(self) -> None:
+        """Have it all on the disk, under the temporary name."""
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def discard(self) -> None:
+        """Remove the temporary file. Never fails: `stray` finds what could not be removed."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._from(self._temporary), dir_fd=self._at)
+        self._leave()
+
+
+class HeldWriter(FileWriter):
+    """A writer of a file that `save` writes at once, from arrays held in memory."""
+
+    def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str, save: Save) -> None:
+        # First: if there is no memory for them, nothing has been created.
+        self._arrays = {name: np.empty(tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+        super().__init__(target, token)
+        self._save = save
+        self.sinks = {name: ArraySink(array) for name, array in self._arrays.items()}
+
+    def finish(self) -> None:
+        """Write the arrays, and have them on the disk, under the temporary name."""
+        self._save(self._file, self._arrays)
+        super().finish()
+
+
+class ArraySink:
+    """An array, or one of zarr's, that is written by regions."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def write(self, region: Region, block: Array) -> None:
+        """Write the elements of a region."""
+        check_block(region, block, self._array.dtype)
+        self._array[region] = block
+
+
+def write_whole(writer: Writer, arrays: Mapping[str, Array]) -> None:
+    """Write arrays that are in memory, and put the file in place; after a failure the target is as it was."""
+    with OnFailure(writer.discard):
+        writer.write(arrays)
+        writer.finish()
+        writer.put_in_place()
+
+
+def resolved(path: str | os.PathLike[str], mark: str | None = None, is_real: bool = False) -> str:
+    """Return the target that links lead to, or refuse it if a file must not replace it.
+
+    mark: a folder is to replace it, which this file makes one of its format. is_real: there are no links around it.
+    """
+    target = os.path.abspath(path)
+    if not is_real:
+        target = os.path.join(os.path.realpath(os.path.dirname(target)), os.path.basename(target))
+    try:
+        mode = os.lstat(target).st_mode
+        if stat.S_ISLNK(mode):
+            target = os.path.realpath(target)
+            mode = os.stat(target).st_mode
+    except FileNotFoundError:
+        return target
+    if not (stat.S_ISDIR(mode) if mark else stat.S_ISREG(mode)):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a file" if stat.S_ISREG(mode) else "a device or a pipe"
+        raise FileError(f"{kind} in the place of the output", f"{'a folder' if mark else 'a file'}, or nothing")
+    if mark and os.listdir(target) and not os.path.exists(os.path.join(target, mark)):
+        raise FileError("a folder of other files in the place of the output", f"a folder with {mark}, or nothing")
+    if not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), target)
+    return target
+
+
+def _opened(folder: str) -> int | None:
+    """Open a folder whose path has no links; refuse one that has any by now. None: the system has no such handles."""
+    if not HANDLES:
+        return None
+    handle = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    with OnFailure(lambda: os.close(handle)):
+        try:
+            found = os.readlink(f"/proc/self/fd/{handle}")  # fewer calls than a look at each folder around it
+        except OSError:
+            found = ""
+        if found != folder and (found := os.path.realpath(folder)) != folder:
+            raise FileError(f"a link to {found!r}", f"{folder!r}, as when the job was checked")
+    return handle
+
+
+def exchange(one: str, other: str) -> bool:
+    """Exchange the names of two files or folders in one step; return False where the system cannot do that."""
+    libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+    if not hasattr(libc, "renameat2"):  # a C library older than Linux's call
+        return False
+    if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    error = ctypes.get_errno()
+    if error in _NO_EXCHANGE:
+        return False
+    raise OSError(error, os.strerror(error), one, None, other)
+
+
+def put_folder(temporary: str, target: str) -> None:
+    """Give a new folder, named as `Writer` names them, the name of its target, in the place of a folder there.
+
+    On Linux the two folders exchange names, so at every moment the target is all of the old or all of the new. Where
+    the system has no such call, the old folder is renamed first: between two renames there is no target. An overlay
+    file system does not rename a folder of a lower layer: there it is copied, and removed. After a run that is killed
+    in between, `remove` brings the old folder back.
+    """
+    if not os.path.isdir(target):
+        os.rename(temporary, target)
+    elif exchange(temporary, target):
+        shutil.rmtree(temporary, ignore_errors=True)
+    else:
+        old = temporary.removesuffix(_PART) + _OLD
+        with OnFailure(lambda: _bring_back(old, target)):
+            _set_aside(target, old)
+            os.rename(temporary, target)
+        with contextlib.suppress(OSError):
+            os.rename(old, temporary)  # what has a name with .old is always whole
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _set_aside(target: str, old: str) -> None:
+    """Give a folder the name of an old one; one that cannot be renamed is copied, then removed."""
+    try:
+        os.rename(target, old)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+    else:
+        return
+    copy = old.removesuffix(_OLD) + "0" + _PART
+    with OnFailure(lambda: shutil.rmtree(copy, ignore_errors=True)):
+        shutil.copytree(target, copy, symlinks=True)
+        sync_within(copy)
+        os.rename(copy, old)
+    sync_folder(os.path.dirname(old))
+    shutil.rmtree(target)
+
+
+def _bring_back(old: str, target: str) -> None:
+    """Give an old folder its name back, if it was set aside; what is left in its place is a part of it."""
+    if os.path.isdir(old):
+        if os.path.lexists(target):
+            shutil.rmtree(target)
+        os.rename(old, target)
+
+
+def sync_within(folder: str) -> None:
+    """Bring a folder and all in it to the disk."""
+    for place, _, files in os.walk(folder, onerror=fail):
+        for name in files:
+            file = os.path.join(place, name)
+            if not os.path.islink(file):
+                with open(file, "rb+" if os.name == "nt" else "rb") as opened:  # a copy may be read-only
+                    os.fsync(opened.fileno())
+        sync_folder(place)
+
+
+def fail(error: OSError) -> NoReturn:
+    """Raise what `os.walk` met in a folder: it would leave the folder out."""
+    raise error
+
+
+def make_folder(folder: str) -> None:
+    """Make a folder and the folders around it, where they are missing; have their names on the disk."""
+    around = os.path.dirname(folder)
+    if os.path.isdir(folder):
+        return
+    if around != folder:
+        make_folder(around)
+    os.makedirs(folder, exist_ok=True)  # another process may make it, too
+    sync_folder(around)
+
+
+def sync_folder(folder: str) -> None:
+    """Sync a folder, so that its names are on the disk, where the system can."""
+    if os.name == "nt":
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC_OF_FOLDERS:
+            raise
+
+
+def hold(folder: str | os.PathLike[str]) -> int | None:
+    """Lock a temporary folder, as a sign to other runs that it is in use; the system unlocks it with its process.
+
+    Return the handle to close when the folder has its name; None: the system has no such locks. A file needs none: if
+    somebody removes it, it cannot be renamed, but of a folder some parts may be left.
+    """
+    if fcntl is None:
+        return None
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    with contextlib.suppress(OSError):  # of a file system without locks
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return handle
+
+
+def is_held(path: str | os.PathLike[str]) -> bool:
+    """Return whether a process has a temporary folder in use, by `hold`."""
+    try:
+        handle = hold(path)
+        if handle is None:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(handle)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def stray(folders: Iterable[str], is_target: Callable[[str], bool]) -> list[Path]:
+    """Return the temporary files and folders of killed runs in targets' folders, in the order to `remove` them."""
+    return sorted(
+        Path(entry.path)
+        for folder in folders
+        for entry in _listed(folder)
+        if (match := _TEMPORARY.fullmatch(entry.name)) and is_target(os.path.join(folder, match["name"]))
+    )
+
+
+def _listed(folder: str) -> list[os.DirEntry[str]]:
+    """List a folder; nothing if it does not exist or cannot be read."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        return list(entries)
+    return []
+
+
+def remove(path: str | os.PathLike[str]) -> None:
+    """Remove a file or a whole folder, if it is there; but an old folder that was not replaced gets its name back.
+
+    It was not if the new folder still has its temporary name: this is removed after the old one.
+    """
+    folder, name = os.path.split(path)
+    temporary = _TEMPORARY.fullmatch(name)
+    if temporary and temporary["old"]:
+        target, new = os.path.join(folder, temporary["name"]), os.fspath(path).removesuffix(_OLD) + _PART
+        if os.path.lexists(new) or not os.path.lexists(target):
+            _bring_back(os.fspath(path), target)
+            return
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except (IsADirectoryError, PermissionError):  # macOS says the latter of folders
+        if not os.path.isdir(path):
+            raise
+        shutil.rmtree(path)

@@ -1,0 +1,84 @@
+"""zarr folders of version 3: one array, or a group of them. Read and written in regions by the library.
+
+Folders of version 2 are not opened: their filters may unpickle.
+"""
+
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+from dmlcpu.common.block_reader import tile_of
+from dmlcpu.common.cleanup import OnFailure
+from dmlcpu.common.regions import Tensor
+from dmlcpu.files.base import ZARR_FOLDER, FileError, FileSource, Format, library
+from dmlcpu.files.remote import is_remote
+from dmlcpu.files.targets import ArraySink, Writer, hold, put_folder, sync_within
+
+_CHUNK = 4 << 20
+_TYPES = [np.dtype(code) for code in "?" + np.typecodes["AllInteger"] + "efdFD"]
+
+
+def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
+    """Open an array of a zarr folder."""
+    if not is_remote(path):
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise FileError("a file", ZARR_FOLDER)
+        os.scandir(path).close()  # the system's error, if it cannot be read
+    library("zarr", "zarr")
+    from dmlcpu.files.bounded_zarr import open_array
+
+    return open_array(path, name, dtype)
+
+
+def check(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse arrays that a zarr folder cannot hold."""
+    library("zarr", "zarr")
+    for tensor in tensors.values():
+        if tensor.dtype not in _TYPES:
+            raise FileError(f"elements of {tensor.dtype} for a zarr folder", "the types of numbers that NumPy has")
+
+
+def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
+    """Begin a zarr folder: an array if there is one, otherwise a group."""
+    return _ZarrWriter(target, tensors, token)
+
+
+class _ZarrWriter(Writer):
+    def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
+        super().__init__(target, token)
+        self._held: int | None = None
+        with OnFailure(self._leave):
+            os.mkdir(self._temporary)
+            self._held = hold(self._temporary)
+        zarr, group, sinks = library("zarr", "zarr"), len(tensors) != 1, {}
+        with OnFailure(self.discard):
+            if group:
+                zarr.create_group(self._temporary, zarr_format=3)
+            for name, (shape, dtype) in tensors.items():
+                chunks = tile_of(shape, _CHUNK // dtype.itemsize)  # whole rows, as most regions have, if they fit
+                within = {"name": name if group else None, "chunks": chunks, "zarr_format": 3}
+                sinks[name] = ArraySink(zarr.create_array(self._temporary, shape=shape, dtype=dtype, **within))
+        self.sinks = sinks
+        self._parts = [os.curdir, *(tensors if group else ())]
+
+    def finish(self) -> None:
+        sync_within(self._temporary)
+
+    def put_in_place(self) -> None:
+        # Of a folder that somebody removes while it is written, zarr makes the parts again that it writes later.
+        if self._held is not None and not os.path.samestat(os.fstat(self._held), os.stat(self._temporary)):
+            raise FileNotFoundError(self._temporary)
+        for part in self._parts:
+            os.stat(os.path.join(self._temporary, part, "zarr.json"))
+        put_folder(self._temporary, self._target)
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+        super()._leave()
+
+
+FORMAT = Format((".zarr",), open_source, check, create, is_remote=True, mark="zarr.json")

@@ -1,0 +1,162 @@
+"""Jobs are kept apart: no two have the same id or output, and no output is an input."""
+
+import contextlib
+import functools
+import os
+import unicodedata
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.errors import DmlError
+from dmlcpu.files.formats import suffixes_where
+from dmlcpu.files.remote import base_of, is_remote, local
+from dmlcpu.files.targets import stray
+from dmlcpu.jobs.faults import Place
+from dmlcpu.jobs.job import Job, files_of
+from dmlcpu.jobs.operations import INDEX, is_path, operation_of
+from dmlcpu.jobs.packed import PackedJobs
+
+# Folders that are read and replaced as one: those of formats, and saved indices.
+_WHOLE = (*suffixes_where(lambda each: each.mark), INDEX)
+_At = tuple[Place, Job | None]
+
+
+class Apart:
+    """What jobs read, write and are called, by hashes of eight bytes. What may be there twice is compared as text."""
+
+    def __init__(self, jobs: PackedJobs, directory: Path) -> None:
+        self._jobs = jobs
+        self._directory = directory
+        self._folder = functools.cache(lambda folder: os.path.realpath(os.path.join(directory, folder)))
+        self._is_blind = functools.cache(is_case_blind)
+        ids, targets, inputs, around = (array("q") for _ in range(4))
+        self._folders: set[str] = set()  # of targets
+        folders: set[int] = set()  # of targets in folders that are one: these are parts of them
+        for place, job in jobs:
+            ids.append(hash(place.id))
+            for path in job.targets if job else ():
+                found = self._found(path)
+                self._folders.add(os.path.dirname(found))
+                targets.append(hash(file := self._folded(found)))
+                folders.update(map(hash, _around(file)))
+            for file, _ in self._inputs_of(place, job):
+                inputs.append(hash(file))
+                around.extend(map(hash, _around(file)))
+        self._inputs, self._targets = np.asarray(inputs), np.asarray(targets)
+        read = np.concatenate((self._inputs, around))
+        self._suspects = {*_repeated(self._targets), *np.intersect1d(self._targets, read).tolist(), *folders}
+        self._ids = _repeated(ids)
+
+    def _name(self, path: str) -> str:
+        """Return a file's one name, however a job spells it: by links, with `..`, from the root, or in capitals."""
+        return self._folded(self._found(path))
+
+    def _folded(self, file: str) -> str:
+        """Return what all names are that a file system takes for this one."""
+        if is_remote(file) or not self._is_blind(os.path.dirname(file)):
+            return file
+        return unicodedata.normalize("NFC", unicodedata.normalize("NFD", file).casefold())
+
+    def _found(self, path: str) -> str:
+        path = base_of(path)
+        if is_remote(path):
+            return path
+        folder, name = os.path.split(local(path))
+        if name in ("", ".", ".."):
+            return self._folder(path)
+        file = os.path.join(self._folder(folder), name)
+        return os.path.realpath(file) if os.path.islink(file) else file
+
+    def _targets_of(self, job: Job | None) -> Iterator[str]:
+        return map(self._name, job.targets if job else ())
+
+    def _inputs_of(self, place: Place, job: Job | None) -> Iterator[tuple[str, str]]:
+        """Yield the files that a job reads, with where that is said."""
+        for path in files_of(job) if job else ():
+            yield self._name(path), place.where
+        if job and is_path(job.op):
+            with contextlib.suppress(OSError, DmlError, ImportError):  # which are noted when the job is checked
+                for each in operation_of(job.op, self._directory).files:
+                    yield self._name(os.path.relpath(each, self._directory)), f"the op {job.op}"
+
+    def uses(self, path: str | os.PathLike[str]) -> bool:
+        """Return whether a job reads or writes a file."""
+        file = hash(self._name(os.path.abspath(path)))
+        return bool((self._inputs == file).any() or (self._targets == file).any())
+
+    def strays(self) -> list[Path]:
+        """Return what killed runs have left of targets, also of jobs that are done: another worker did these."""
+        return stray(self._folders, lambda file: bool((self._targets == hash(self._folded(file))).any()))
+
+    def checked(self) -> Iterator[_At]:
+        """Yield the jobs, and forget them; a duplicate of an id without its job. What is not apart is noted."""
+        inputs: dict[str, str] = {}
+        around: set[str] = set()
+        written: set[str] = set()
+        for place, job in self._jobs if self._suspects else ():
+            for file, where in self._inputs_of(place, job):
+                around.update(_around(file))
+                if hash(file) in self._suspects:
+                    inputs[file] = where
+            written.update(file for file in self._targets_of(job) if hash(file) in self._suspects)
+        targets: dict[str, _At] = {}
+        ids: dict[str, _At] = {}
+        for place, job in self._jobs.taken():
+            for path in job.targets if job and self._suspects else ():
+                file = self._name(path)
+                if file in inputs:
+                    place.refuse("output", f"{path!r}, an input at {inputs[file]}", "a file that no job reads")
+                if file in targets:
+                    place.refuse("output", *_twice(path, (place, job), targets[file], "a file of its own"))
+                if file in written:
+                    targets.setdefault(file, (place, job))
+                # A file in such a folder is a part of it: replacing the folder removes the file.
+                if any(folder in inputs or folder in written for folder in _around(file)):
+                    place.refuse("output", f"{path!r}, within an input or an output", "a file outside of it")
+                if file in around:
+                    place.refuse("output", f"{path!r}, which an input is within", "a folder without inputs")
+            again = bool(job and job.id in ids)
+            if job and again and not place.faults:
+                allowed = "an id of its own; by default it is the output"
+                place.refuse("id", *_twice(job.id, (place, job), ids[job.id], allowed))
+            if hash(place.id) in self._ids:
+                ids.setdefault(place.id, (place, job))
+            yield place, None if again else job
+
+
+def is_case_blind(folder: str) -> bool:
+    """Return whether a folder takes names that differ in capitals for one, as those of macOS and Windows do.
+
+    Nothing is written: a name that is there is looked up in other capitals. Of a folder that does not exist yet, or has
+    no names with letters, the folder around it tells.
+    """
+    with contextlib.suppress(OSError):
+        with os.scandir(folder) as entries:
+            other = next((each for entry in entries if (each := entry.name.swapcase()) != entry.name), None)
+        if other is not None:
+            return os.path.lexists(os.path.join(folder, other)) and other not in os.listdir(folder)
+    around = os.path.dirname(folder)
+    return around != folder and is_case_blind(around)
+
+
+def _repeated(hashes: Any) -> set[int]:
+    ordered = np.sort(hashes)
+    return set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
+
+
+def _twice(text: str, job: _At, other: _At, allowed: str) -> tuple[str, str]:
+    """Return what is wrong if two jobs have one output or id. Those of one line differ by their files."""
+    inputs = [each.inputs[""].spelled for _, each in (other, job) if each and "" in each.inputs]
+    if len(inputs) < 2 or job[0].where != other[0].where:
+        return f"{text!r}, as at {other[0].where}", allowed
+    return f"{text!r} for {inputs[0]!r} and for {inputs[1]!r}", "a text with {path} or {number}, which differ"
+
+
+def _around(file: str) -> Iterator[str]:
+    """Yield the folders, of those that are read as one, that a file would be in."""
+    if any(suffix + os.sep in file.lower() for suffix in _WHOLE):
+        yield from (str(each) for each in Path(file).parents if each.suffix.lower() in _WHOLE)

@@ -1,0 +1,250 @@
+"""Checking jobs before anything runs: every fault of every job is noted, and each good job becomes a task."""
+
+import contextlib
+import functools
+import os
+import re
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.faults import listed
+from dmlcpu.common.imports import MissingExtraError
+from dmlcpu.common.regions import Estimate
+from dmlcpu.errors import DmlError
+from dmlcpu.files import FileError, Identity, check_target
+from dmlcpu.files.formats import FORMATS, known, suffixes_where
+from dmlcpu.files.targets import LONGER
+from dmlcpu.files.web import deadline
+from dmlcpu.jobs.faults import Place
+from dmlcpu.jobs.job import Job, Task, Work, identities
+from dmlcpu.jobs.limits import size
+from dmlcpu.jobs.open_inputs import OpenArguments, found_and_allowed, named_inputs, open_arguments
+from dmlcpu.jobs.operations import Operation, operation_of
+from dmlcpu.models.faults import ModelError
+
+_ESTIMATES = 1000  # that are kept
+
+# The message of a TypeError about an argument of the wrong kind.
+_WRONG_KIND = re.compile(r"\w+: ([\w.]+) is (.+); allowed: (.+)", re.DOTALL)
+
+
+@dataclass(slots=True)
+class Checker:
+    """Checks jobs, and keeps what many of them share."""
+
+    directory: Path  # of relative paths
+    memory: int  # bytes that a job may take
+    content: bool  # changed inputs are found by their content
+    count_chunks: bool  # that arrays of zarr and HDF5 lack
+    require_chunks: bool  # those that are counted are faults
+    estimates: dict[Any, Estimate] = field(default_factory=dict)
+    followed: Callable[[str], str] = field(default_factory=lambda: functools.cache(os.path.realpath))
+    longest_name: Callable[[str], int] = field(default_factory=lambda: functools.cache(_longest_name))
+    folder_fault: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(_folder_fault))
+
+    def task(self, place: Place, job: Job) -> Task:
+        """Return the task of a job, with its faults if it cannot run."""
+        with deadline():
+            return self._task(place, job)
+
+    def _task(self, place: Place, job: Job) -> Task:
+        operation = self._operation(place, job)
+        if operation is None:
+            return Task(place.where, place.id, place.faults, job)
+        self._check_names(place, job, operation)
+        wanted = self._wanted(place, job, operation)
+        inputs: dict[str, Identity] = {}
+        failure: Exception | None = None
+        try:
+            inputs = identities(job, self.directory, content=self.content, settled=True)
+        except (FileError, OSError, ImportError) as error:  # most are noted when the file is opened
+            failure = error
+        with contextlib.closing(
+            open_arguments(job, operation, self.directory, place, memory=self.memory, count_chunks=self.count_chunks)
+        ) as opened:
+            for name, count in opened.missing_chunks.items() if self.require_chunks else ():
+                what = "has no list of chunks" if count is None else f"lacks {count} of its chunks"
+                found = f"{named_inputs(job, operation)[name].spelled!r}, which {what}"
+                place.refuse(f"inputs.{name}", found, "all chunks, as they are required")
+            if failure and not place.faults:
+                place.refuse("inputs", str(failure), "files that can be read")
+            work = None if place.faults else self._fit(place, job, operation, opened, wanted)
+        return Task(place.where, place.id, place.faults, job, *((inputs, work, self._places(job)) if work else ()))
+
+    def _places(self, job: Job) -> dict[str, str]:
+        """Return where outputs are to which links lead."""
+        places = {}
+        for path in job.targets:
+            folder, name = os.path.split(os.path.join(self.directory, path))
+            file = os.path.join(self.followed(folder), name)
+            file = os.path.realpath(file) if os.path.islink(file) else file
+            if file != os.path.normpath(os.path.join(self.followed(str(self.directory)), path)):
+                places[path] = file
+        return places
+
+    def _operation(self, place: Place, job: Job) -> Operation | None:
+        try:
+            return operation_of(job.op, self.directory)
+        except (LookupError, MissingExtraError) as error:
+            place.refuse("op", repr(job.op), str(error))
+        except OSError as error:
+            place.refuse("op", f"{job.op!r}: {error.strerror}", "a file that can be read")
+        except ModelError as error:
+            for fault in error.faults:
+                place.refuse("op", f"{job.op!r} at {fault.path}: {fault.found}", fault.allowed)
+        except DmlError as error:
+            place.refuse("op", f"{job.op!r}: {error.field} is {error.found}", error.allowed)
+        return None
+
+    def _check_names(self, place: Place, job: Job, operation: Operation) -> None:
+        named = named_inputs(job, operation)
+        for path in (*(f"inputs.{name}" for name in named), *(f"attrs.{name}" for name in job.attrs)):
+            if path.partition(".")[2] not in operation.parameters:
+                place.refuse(path, "unknown", listed(operation.parameters))
+        for name in operation.required:
+            if name not in named and name not in job.attrs:
+                large = name in operation.sources
+                place.refuse(f"{'inputs' if large else 'attrs'}.{name}", "missing", "a file" if large else "a value")
+
+    def _wanted(self, place: Place, job: Job, operation: Operation) -> tuple[str, ...]:
+        """Return the names of the results that are written, noting targets that cannot be."""
+        wanted: list[str] = []
+        for path, names in job.targets.items():
+            for name in names or ():
+                if name not in operation.results:
+                    place.refuse(f"output.{name}", "unknown", listed(operation.results))
+            names = names or operation.results
+            wanted += names
+            found, several = known(path), len(names) > 1
+            written = [each for each in FORMATS if each.check and not (several and each.holds_one)]
+            suffixes = ", ".join(suffix for each in written for suffix in each.suffixes)
+            if not found or not found.check:
+                place.refuse("output", repr(path), f"a file with one of the suffixes {suffixes}")
+            elif several and found.holds_one:
+                allowed = f"a file for several arrays ({suffixes}), or a file for each of {', '.join(names)}"
+                place.refuse("output", f"{path!r}, which holds one array", allowed)
+            file = os.path.join(self.directory, path)
+            reason = self.folder_fault(os.path.dirname(file)) or _target_fault(file)
+            if reason:
+                place.refuse("output", f"{path!r}: {reason}", "a file in a folder that can be written to")
+            length, most = len(os.fsencode(os.path.basename(file))), self.longest_name(os.path.dirname(file)) - LONGER
+            if length > most and not reason:
+                place.refuse(
+                    "output",
+                    f"{path!r}, a name of {length} bytes",
+                    f"at most {most}, as its temporary name is {LONGER} longer",
+                )
+        return tuple(name for name in operation.results if name in wanted)
+
+    def _fit(
+        self, place: Place, job: Job, operation: Operation, opened: OpenArguments, wanted: tuple[str, ...]
+    ) -> Work | None:
+        sources = opened.sources.values()
+        try:
+            estimate = self._estimate(job, operation, opened)
+        except (DmlError, TypeError) as error:
+            self._note(place, job, error)
+            return None
+        except Exception as error:  # an error that no check foresees is a fault of this job only
+            place.refuse("", f"{type(error).__name__}: {' '.join(str(error).split())}", "what the operator's page says")
+            return None
+        tensors, peak = estimate.results, estimate.memory
+        held = 0  # bytes of results that stay in memory because their files are written whole
+        for path, names in job.targets.items():
+            wanted_here = {name: tensors[name] for name in names or operation.results}
+            sized = {name: tensor for name, tensor in wanted_here.items() if tensor}
+            copies = format_.copies if (format_ := known(path)) else 0
+            held += copies * sum(tensor.nbytes for tensor in sized.values())
+            try:
+                if sized == wanted_here:
+                    check_target(os.path.join(self.directory, path), sized)
+            except (FileError, OSError, MissingExtraError) as error:
+                place.refuse("output", *found_and_allowed(path, error, "a file that can be written"))
+        if place.faults:
+            return None
+        whole = sum(tensor.nbytes for tensor in tensors.values() if tensor)
+        buffers = sum(source.buffer_bytes for source in sources)
+        peak = max(peak + buffers, whole + held)  # the latter when the inputs are not needed any more
+        held += buffers + sum(source.nbytes for source in sources if not source.in_regions)
+        if peak > self.memory and (needed := min(peak, estimate.least() + held)) > self.memory:
+            of_it = f", {size(held)} of it for files that are read or written whole" if held <= peak and held else ""
+            found = f"a job that needs {size(needed)} of memory{of_it}"
+            in_regions = suffixes_where(lambda each: each.create)
+            less = f"; {' and '.join(in_regions)} are read and written in blocks" if held else ""
+            place.refuse("", found, f"{size(self.memory)} (the maximal memory, shared by the workers{less})")
+            return None
+        return Work(
+            {name: source.shape for name, source in opened.sources.items()},
+            {name: tensors[name] for name in wanted},
+            estimate.kernel,
+            sum(source.nbytes for source in sources),
+            min(peak, self.memory),
+            self.memory - held if peak > self.memory else None,
+            opened.missing_chunks,
+        )
+
+    def _estimate(self, job: Job, operation: Operation, opened: OpenArguments) -> Estimate:
+        """Return the operation's estimate, which jobs of the same attributes, shapes and types share."""
+        arguments = {**opened.values, **opened.sources}
+        if any(isinstance(value, np.ndarray) for value in opened.values.values()):  # of a file: its elements count
+            return operation.estimate(arguments)
+        sources = tuple((name, each.shape, each.dtype) for name, each in opened.sources.items())
+        key = (operation, repr(job.attrs), sources)
+        if key not in self.estimates:
+            if len(self.estimates) >= _ESTIMATES:
+                self.estimates.clear()
+            self.estimates[key] = operation.estimate(arguments)
+        return self.estimates[key]
+
+    def _note(self, place: Place, job: Job, error: Exception) -> None:
+        """Note a refusal of an operator, under the member of the job that gives the argument."""
+        if isinstance(error, DmlError):
+            path, found, allowed = error.field, error.found, error.allowed
+        elif match := _WRONG_KIND.fullmatch(str(error)):
+            path, found, allowed = match.groups()
+        else:
+            place.refuse("", str(error), "what the operator's page says")
+            return
+        argument = path.partition("[")[0].partition(".")[0]
+        member = "attrs" if argument in job.attrs else "inputs"
+        place.refuse(f"{member}.{path}", found, allowed)
+
+
+def _folder_fault(folder: str) -> str | None:
+    """Return why no file can be made in a folder, which need not exist yet."""
+    there = _existing(folder)
+    if not there.is_dir():
+        return f"{there} is no folder"
+    return None if os.access(there, os.W_OK | os.X_OK) else f"{there} is read-only"
+
+
+def _existing(folder: str) -> Path:
+    """Return a folder, or the nearest around it that exists."""
+    there = Path(folder)
+    while not os.path.exists(there) and there != there.parent:
+        there = there.parent
+    return there
+
+
+def _longest_name(folder: str) -> int:
+    """Return how many bytes a name in a folder may have, which need not exist yet."""
+    return os.pathconf(_existing(folder), "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
+
+
+def _target_fault(file: str) -> str | None:
+    """Return why a file cannot be made or replaced, judged by what has its name now."""
+    try:
+        is_folder = stat.S_ISDIR(os.stat(file).st_mode)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error.strerror
+    format_ = known(file)
+    if is_folder == bool(format_ and format_.mark):
+        return None
+    return "there is a folder" if is_folder else "there is a file, where a folder is to be"

@@ -1,0 +1,175 @@
+"""`plan_jobs`: what `run_jobs` would do, without doing it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dmlcpu.common.faults import printable
+from dmlcpu.common.secrets import without_secrets
+from dmlcpu.files.remote import is_remote
+from dmlcpu.jobs.entries import Jobs, PathLike
+from dmlcpu.jobs.faults import JobFault
+from dmlcpu.jobs.job import Task
+from dmlcpu.jobs.limits import address_of, limits_of, size
+from dmlcpu.jobs.prepare import Resume, prepare
+from dmlcpu.jobs.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJob:
+    """What would be done for a job.
+
+    Parameters
+    ----------
+    id, place : str
+        The job, and where it stands.
+    op : str or None
+        What it runs; None, as all that follows, if the job has faults.
+    inputs, outputs : mapping of str to str
+        Shapes, and of outputs types, by the arguments' and results' names.
+    kernel : str or None
+        The kernel that it runs with.
+    read_bytes, written_bytes, peak_bytes : int
+        Elements read and written, and about how much memory it takes.
+    in_blocks : bool
+        Whether it is worked through in blocks, as it would take more memory than it may.
+    faults : list of JobFault
+        Why it cannot run.
+    remote : list of str
+        The inputs that are read from other machines.
+    missing_chunks : mapping of str to int or None
+        How many chunks arrays of zarr and HDF5 lack, by the arguments' names; None if that is not known. Their
+        elements are the array's fill value.
+    """
+
+    id: str
+    place: str
+    op: str | None
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    kernel: str | None
+    read_bytes: int
+    written_bytes: int
+    peak_bytes: int
+    in_blocks: bool
+    faults: list[JobFault]
+    remote: list[str]
+    missing_chunks: Mapping[str, int | None]
+
+    def __str__(self) -> str:
+        if self.faults:
+            return "\n".join(f"{fault}" for fault in self.faults)
+        shapes = ", ".join(f"{name} {shape}" for name, shape in self.inputs.items())
+        results = ", ".join(f"{name} {shape}" for name, shape in self.outputs.items())
+        sizes = f"reads {size(self.read_bytes)}, writes {size(self.written_bytes)}, peak {size(self.peak_bytes)}"
+        blocks = " in blocks" if self.in_blocks else ""
+        remote = f"; from {', '.join(map(printable, self.remote))}" if self.remote else ""
+        missing = "".join(
+            f"; missing chunks of {name}, which are its fill value: {'not known' if count is None else count}"
+            for name, count in self.missing_chunks.items()
+        )
+        notes = f"{blocks}{remote}{missing}"
+        return f"{printable(self.id)}: {self.op} by {self.kernel}: {shapes} -> {results}; {sizes}{notes}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobsPlan:
+    """What `plan_jobs` returns.
+
+    Parameters
+    ----------
+    jobs : list of PlannedJob
+        Those that would be run, or have faults.
+    done_before, left_out : int
+        How many would not be run: done, or not recorded as failed where only these are to be run.
+    """
+
+    jobs: list[PlannedJob]
+    done_before: int
+    left_out: int
+
+    @property
+    def faults(self) -> list[JobFault]:
+        """Everything that is wrong."""
+        return [fault for job in self.jobs for fault in job.faults]
+
+    def __str__(self) -> str:
+        good = [job for job in self.jobs if not job.faults]
+        read, peak = sum(job.read_bytes for job in good), max((job.peak_bytes for job in good), default=0)
+        wrong = len(self.jobs) - len(good)
+        counts = [f"{len(good)} to do, reading {size(read)}, peak {size(peak)} a worker"]
+        counts += [f"{wrong} not right"] if wrong else []
+        counts += [f"{self.done_before} done before"] if self.done_before else []
+        counts += [f"{self.left_out} left out"] if self.left_out else []
+        return "\n".join([*map(str, self.jobs), "; ".join(counts)])
+
+
+def plan_jobs(
+    jobs: "Jobs",
+    *,
+    directory: "PathLike | None" = None,
+    manifest: "PathLike | None" = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    max_memory: int | str | None = None,
+    scheduler: str | None = None,
+    force: bool = False,
+    retry_failed: bool = False,
+    content_hash: bool = False,
+    require_chunks: bool = False,
+) -> "JobsPlan":
+    """Check jobs and return what `run_jobs` would do, without running or writing anything.
+
+    Parameters
+    ----------
+    jobs, directory, manifest, workers, threads, max_memory, scheduler
+        As for `run_jobs`.
+    force, retry_failed, content_hash, require_chunks
+        As for `run_jobs`.
+
+    Returns
+    -------
+    JobsPlan
+        The plan of each job; jobs that are not right have faults.
+
+    Raises
+    ------
+    JobsError
+        If the file of jobs cannot be parsed.
+    ManifestError, DmlError, OSError, ImportError
+        As of `run_jobs`.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from dmlcpu import batch
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> np.save(folder / "a.npy", np.arange(10, dtype=np.float32))
+    >>> job = {"op": "top_k", "inputs": {"x": "a.npy"}, "attrs": {"k": 2}, "output": "best.npz"}
+    >>> plan = batch.plan_jobs([job], directory=folder)
+    >>> plan.jobs[0].outputs
+    {'values': '(2,) float32', 'indices': '(2,) int64'}
+    """
+    limits, display = limits_of(workers, threads, max_memory, address_of(scheduler)), Progress(shown=False)
+    resume = Resume(manifest, force, retry_failed, content_hash)
+    prepared = prepare(jobs, directory, limits, resume, display, lock=False, require_chunks=require_chunks)
+    return JobsPlan([_planned(task) for task in prepared.todo], prepared.done_before, prepared.left_out)
+
+
+def _planned(task: Task) -> PlannedJob:
+    work = task.work
+    return PlannedJob(
+        task.id,
+        task.where,
+        task.job.op if task.job and not task.faults else None,
+        {name: str(shape) for name, shape in work.shapes.items()},
+        {name: f"{each.shape} {each.dtype}" if each else "what the model gives" for name, each in work.results.items()},
+        work.kernel,
+        work.read_bytes,
+        sum(tensor.nbytes for tensor in work.results.values() if tensor),
+        work.peak_bytes,
+        work.block_bytes is not None,
+        task.faults,
+        [without_secrets(each.path) for each in task.job.inputs.values() if is_remote(each.path)] if task.job else [],
+        work.missing_chunks,
+    )

@@ -1,0 +1,323 @@
+"""A job: one operation on named files; and how entries become jobs."""
+
+import functools
+import glob
+import os
+import re
+import string
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dmlcpu.common.faults import shown
+from dmlcpu.common.imports import MissingExtraError
+from dmlcpu.common.regions import Tensor
+from dmlcpu.common.secrets import without_secrets
+from dmlcpu.files import FileError, Identity, identity
+from dmlcpu.files.remote import file_and_name, is_remote, local, located, matching, naming, without_query
+from dmlcpu.jobs.entries import DEEPEST, Entry, Listing
+from dmlcpu.jobs.faults import JobFault, Place
+from dmlcpu.jobs.operations import canonical, is_path, operation_of
+
+_DOTS = re.compile(r"//|/\.|^\.|/$|^$")  # where a path may have another spelling
+_NOTHING: Mapping[str, Any] = {}
+
+_NAME = "::"  # between a file and the name of an array in it
+_NEEDED = {"op": "the name of an operator, a DxDispatch model or a saved index", "output": "a file to write"}
+
+
+class FileInput(NamedTuple):
+    """An array in a file."""
+
+    path: str
+    name: str | None = None  # of an array in a file that holds several
+    dtype: str | None = None  # its bits are read as this type
+
+    @property
+    def spelled(self) -> str:
+        """FILE, or FILE::NAME."""
+        return self.path if self.name is None else f"{self.path}{_NAME}{self.name}"
+
+    @property
+    def described(self) -> str | dict[str, str]:
+        """What a file of jobs says of it, without secrets."""
+        if self.dtype is None:
+            return without_secrets(self.spelled)
+        return {member: without_secrets(text) for member, text in self._asdict().items() if text is not None}
+
+
+class Job(NamedTuple):
+    """One operation on named files."""  # a tuple, as Task: ten thousand are sent to other processes
+
+    id: str
+    op: str
+    inputs: Mapping[str, FileInput]  # "": the file of a glob, before its argument is known
+    attrs: Mapping[str, Any]  # arguments given by value
+    output: str | Mapping[str, str]  # a file for all results, or one for each that is wanted
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The job in one form, however it was written; without its id."""
+        return {
+            "op": canonical(self.op),
+            "inputs": {name: each.described for name, each in sorted(self.inputs.items())},
+            "attrs": dict(sorted(self.attrs.items())),
+            "output": self.output if isinstance(self.output, str) else dict(sorted(self.output.items())),
+        }
+
+    @property
+    def targets(self) -> dict[str, tuple[str, ...] | None]:
+        """The files to write, with the results that go there; None: all."""
+        if isinstance(self.output, str):
+            return {self.output: None}
+        targets: dict[str, tuple[str, ...]] = {}
+        for result, path in self.output.items():
+            targets[path] = (*targets.get(path, ()), result)
+        return dict(targets)
+
+
+class Work(NamedTuple):
+    """What a task reads, writes and takes, as far as the check has found it. Tasks on the same shapes share it."""
+
+    shapes: Mapping[str, tuple[int, ...]] = _NOTHING  # of the inputs that are large
+    results: Mapping[str, Tensor | None] = _NOTHING  # that are written; None: not known before the run
+    kernel: str | None = None
+    read_bytes: int = 0
+    peak_bytes: int = 0  # of memory, about
+    block_bytes: int | None = None  # what blocks may take, if it is run in blocks; None: it is run in one piece
+    missing_chunks: Mapping[str, int | None] = _NOTHING  # of inputs that lack any, if counted; None: unknown
+
+
+class Task(NamedTuple):
+    """A job that is not done, on its way from the check to its outcome, whichever process carries it out."""
+
+    where: str  # the file and line of the job
+    id: str
+    faults: list[JobFault]  # with any, the job cannot run
+    job: Job | None  # None: its entry has faults
+    inputs: Mapping[str, Identity] = _NOTHING  # its files as they were when they were checked
+    work: Work = Work()
+    places: Mapping[str, str] = _NOTHING  # of outputs to which links lead: where these are
+
+
+def jobs_of(listing: Listing) -> Iterator[tuple[Place, Job | None]]:
+    """Yield the jobs, in order, each with its place; None: the place has faults."""
+    for entry in listing.entries:
+        if entry.place.faults:
+            yield entry.place, None
+        elif "glob" in entry.members or "files" in entry.members:
+            yield from _for_each_file(entry, listing.directory)
+        else:
+            yield entry.place, _job(entry.place, entry.members, listing.directory, None, None)
+
+
+def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job | None]]:
+    """Yield a job for each file of a glob or a list."""
+    pattern, paths = entry.members.get("glob"), entry.members.get("files", [])
+    if pattern is not None:
+        pattern = local(pattern)
+        if paths:
+            entry.place.refuse("files", "given beside glob", "one of both")
+        paths = _matching(entry, pattern, directory)
+        if not paths and not entry.place.faults:
+            entry.place.refuse("glob", f"{pattern!r}, which matches no file", f"a pattern of files in {directory}")
+    for field, path in _outputs(entry.members.get("output", {})).items() if len(paths) > 1 else ():
+        if "{" not in path:  # it would be the same file for all
+            allowed = "a path with {stem} or {path}, which gives each input a file of its own"
+            entry.place.refuse(field, f"{path!r} for {len(paths)} inputs", allowed)
+    if entry.place.faults:
+        yield entry.place, None
+        return
+    base = _fixed_part(naming(pattern)) if pattern is not None else ""
+
+    def found() -> Iterator[tuple[str, Place, Job | None]]:
+        for number, path in enumerate(paths):
+            place = Place(entry.place.where, options=entry.place.options)
+            file = FileInput(path) if pattern is not None else FileInput(*split_name(path, directory))
+            placeholders = _placeholders(path, file, base, number)
+            yield path, place, _job(place, entry.members, directory, placeholders, file)
+
+    made: set[str] = set()  # outputs that the pattern matches: they are no inputs
+    if pattern is not None and _may_match(entry.members.get("output", ""), base):
+        matched = set(map(_normal, paths))
+        made.update(target for _, _, job in found() if job for target in job.targets if target in matched)
+        del matched
+    yield from ((place, job) for path, place, job in found() if _normal(path) not in made)
+
+
+def _matching(entry: Entry, pattern: str, directory: Path) -> list[str]:
+    if not is_remote(pattern):
+        return sorted(glob.glob(pattern, root_dir=directory, recursive=True))
+    try:
+        return matching(pattern, directory)
+    except (OSError, MissingExtraError) as error:
+        reason = getattr(error, "strerror", None) or error
+        entry.place.refuse("glob", f"{pattern!r}: {reason}", "a pattern of files that can be listed")
+        return []
+
+
+def _outputs(output: str | Mapping[str, str]) -> dict[str, str]:
+    """Return the files of an output by the members that name them."""
+    return {"output": output} if isinstance(output, str) else {f"output.{name}": path for name, path in output.items()}
+
+
+def _fixed_part(pattern: str) -> str:
+    """Return the folder that a pattern starts from."""
+    parts = Path(pattern).parts
+    fixed = [i for i, part in enumerate(parts) if any(sign in part for sign in "*?[")]
+    return str(Path(*parts[: fixed[0]])) if fixed else str(Path(pattern).parent)
+
+
+def _may_match(output: str | Mapping[str, str], base: str) -> bool:
+    """Return whether an output may be in the folder that a pattern starts from, or below."""
+    starts = [path.partition("{")[0] for path in _outputs(output).values()]
+    return base == "." or any(
+        _DOTS.search(f"{start}x") or start.startswith(base) or base.startswith(start) for start in starts
+    )
+
+
+def _placeholders(path: str, file: FileInput, base: str, number: int) -> dict[str, str]:
+    """Return the values of `{path}` and the other placeholders; `{folder}` is relative to `base`."""
+    parent, name = os.path.split(without_query(naming(file.path)))
+    folder = os.path.relpath(parent or ".", base) if base else "."
+    stem = os.path.splitext(name)[0]
+    names = {"path": path, "name": name, "stem": stem, "array": file.name or ""}
+    return {**names, "folder": folder, "number": str(number)}
+
+
+def split_name(path: str, directory: Path) -> tuple[str, str | None]:
+    """Split FILE::NAME; without a name, and of a file that is called so, the second is None."""
+    file, name = file_and_name(path)
+    return (file, name) if name is not None and not os.path.exists(located(directory, path)) else (path, None)
+
+
+def _job(
+    place: Place, members: dict[str, Any], directory: Path, placeholders: dict[str, str] | None, file: FileInput | None
+) -> Job | None:
+    """Return the job that members describe, or None with faults noted. file: of a pattern, with its placeholders."""
+    for name in ("op", "output"):
+        if name not in members:
+            place.refuse(name, "missing", _NEEDED[name])
+    for name in members["inputs"].keys() & members["attrs"].keys():
+        place.refuse(f"attrs.{name}", "given in inputs, too", "one of both")
+    if place.faults:
+        return None
+    fill = functools.partial(_filled, place, placeholders)
+    output = members["output"]
+    targets = {field: _normal(fill(path, field)) for field, path in _outputs(output).items()}
+    place.id = without_secrets(fill(members["id"], "id") if "id" in members else ", ".join(targets.values()))
+    inputs, attrs = {}, dict(members["attrs"])
+    for name, value in members["inputs"].items():
+        if isinstance(value, str | dict):
+            inputs[name] = _file_input(place, f"inputs.{name}", value, directory, fill)
+        else:
+            attrs[name] = value
+    for name, value in attrs.items():
+        if not _is_json(value, DEEPEST):
+            place.refuse(f"attrs.{name}", f"{value!r:.80}", "numbers, text, true, false, null, or lists of them")
+    if file is not None:
+        inputs[""] = file
+    named = {f"inputs.{name}" if name else "files": each.path for name, each in inputs.items()}
+    for field, path in {"op": members["op"], **targets}.items():
+        if is_remote(path):
+            place.refuse(field, repr(path), "a file of this machine (only inputs are read from elsewhere)")
+    for field, path in {"op": members["op"], **named, **targets}.items():
+        if not _can_be_named(path):
+            place.refuse(field, repr(path), "a name that a file can have")
+    if place.faults:
+        return None
+    files = targets["output"] if isinstance(output, str) else {name: targets[f"output.{name}"] for name in output}
+    return Job(place.id, members["op"], inputs, attrs, files)
+
+
+def _is_json(value: Any, deepest: int) -> bool:
+    if isinstance(value, list):
+        return deepest > 0 and all(_is_json(each, deepest - 1) for each in value)
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _can_be_named(path: str) -> bool:
+    """Return whether a path can be given to the system at all."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+
+
+def _normal(path: str) -> str:
+    """Return a path without `./`, so that a file has one name."""
+    if is_remote(path):
+        return path
+    path = local(path)
+    return str(Path(path)) if os.sep != "/" or _DOTS.search(path) else path
+
+
+def _file_input(place: Place, field: str, value: Any, directory: Path, fill: Callable[[str, str], str]) -> FileInput:
+    if isinstance(value, str):
+        return FileInput(*split_name(fill(value, field), directory))
+    for member, text in value.items():
+        if member not in FileInput._fields:
+            place.refuse(f"{field}.{member}", "unknown", ", ".join(FileInput._fields))
+        elif not isinstance(text, str) or not text:
+            place.refuse(f"{field}.{member}", shown(text), "text")
+    if "path" not in value:
+        place.refuse(f"{field}.path", "missing", "a file")
+    if place.faults:
+        return FileInput("")
+    filled = {member: fill(text, f"{field}.{member}") for member, text in value.items()}
+    return FileInput(**filled)
+
+
+def _filled(place: Place, placeholders: dict[str, str] | None, text: str, field: str) -> str:
+    """Fill in `{stem}` and the other placeholders; a job without a pattern has none."""
+    if placeholders is None:
+        return text
+    filled = ""
+    try:
+        parts = list(string.Formatter().parse(text))
+    except ValueError as error:
+        place.refuse(field, f"{text!r}: {error}", "{{ and }} for braces that stand for themselves")
+        return text
+    for literal, name, _, _ in parts:
+        if name is not None and name not in placeholders:
+            place.refuse(field, f"{{{name}}}", ", ".join(f"{{{each}}}" for each in placeholders))
+            return text
+        filled += literal + ("" if name is None else placeholders[name])
+    return filled if field.startswith("inputs") else without_secrets(filled)
+
+
+def files_of(job: Job) -> Iterator[str]:
+    """Yield the files that a job's results come from."""
+    if is_path(job.op):
+        yield job.op
+    yield from (each.path for each in job.inputs.values())
+
+
+def identities(job: Job, directory: Path, *, content: bool, settled: bool = False) -> dict[str, Identity]:
+    """Return the identities of the files that a job's results come from."""
+    own: set[str] = set()
+    if is_path(job.op):
+        own = {os.path.relpath(path, directory) for path in operation_of(job.op, directory).files}
+    found = {}
+    for path in (*files_of(job), *sorted(own)):
+        file = located(directory, path)
+        try:
+            found[path] = identity(file, content=False, settled=settled)
+            if content:
+                found[path] |= _content_of(file, os.stat(file)) if path in own else identity(file, content=True)
+        except OSError as error:
+            error.filename = error.filename or path  # file systems elsewhere name none
+            raise
+        except FileError as error:
+            raise FileError(f"{path!r}: {error.found}", error.allowed) from None
+    return found
+
+
+def _content_of(file: str, status: os.stat_result) -> Identity:
+    """Return the identity, by its content, of a file of an `op`, which many jobs share: it is read once."""
+    return _content_at(file, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+
+
+@functools.lru_cache(maxsize=256)
+def _content_at(file: str, _: tuple[int, ...]) -> Identity:
+    return identity(file, content=True)

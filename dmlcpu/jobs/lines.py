@@ -1,0 +1,123 @@
+"""A file of JSON lines that gains whole lines only, even if the process is killed or the disk is full."""
+
+import errno
+import json
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dmlcpu.files.targets import make_folder
+
+_NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # of pipes and terminals: there is nothing to bring to the disk
+
+
+def as_line(record: Mapping[str, Any]) -> bytes:
+    """Return a record as a line of JSON. In names of files, bytes that are not UTF-8 are escaped."""
+    return json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _opened(path: Path) -> int:
+    """Open a file to append to it: also to read its end, but for a pipe, which would then have this reader for ever."""
+    flags = os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+    if not path.is_fifo():
+        return os.open(path, flags | os.O_RDWR, 0o666)
+    try:
+        file = os.open(path, flags | os.O_WRONLY | os.O_NONBLOCK)  # it waits for no reader that may never come
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OSError(errno.ENXIO, "a pipe without a reader", str(path)) from None
+        raise
+    os.set_blocking(file, True)
+    return file
+
+
+class Lines:
+    """A file that lines are appended to; those that a full disk does not take are written with later ones.
+
+    `late`: seconds until lines are brought to the disk, from `keep_synced` on; without that, once they are synced.
+    """
+
+    late = 0.9
+
+    def __init__(self, path: Path) -> None:
+        make_folder(os.path.abspath(path.parent))
+        self.path = path
+        self.file = _opened(path)
+        self._pending = b""
+        self._unwritten: OSError | None = None  # why the pending lines are not in the file
+        self._lost: OSError | None = None  # why lines that are in the file may not be on the disk
+        self._synced = True
+        self._using = threading.Lock()
+        self._closing = threading.Event()
+        self._syncing: threading.Thread | None = None
+
+    @property
+    def error(self) -> OSError | None:
+        """Why lines may not be on the disk. What a sync has lost stays lost: the system says so only once."""
+        return self._lost or self._unwritten
+
+    def append(self, *records: Mapping[str, Any]) -> None:
+        """Append lines, in one write; if that fails, `error` says why, and it is tried again with the next."""
+        with self._using:
+            self._pending += b"".join(map(as_line, records))
+            self._write()
+
+    def keep_synced(self) -> None:
+        """Bring lines to the disk from now on, in a thread, however long it takes until the next ones come."""
+
+        def sync() -> None:
+            while not self._closing.wait(self.late):
+                if not self._synced:
+                    self.sync()
+
+        self._syncing = threading.Thread(target=sync, name="dmlcpu-manifest", daemon=True)
+        try:
+            self._syncing.start()
+        except RuntimeError:  # the system starts no more threads: they are synced at the end
+            self._syncing = None
+
+    def _write(self) -> None:
+        if not self._pending:
+            return
+        try:
+            size = os.fstat(self.file).st_size
+            content = b"\n" + self._pending if self._is_torn(size) else self._pending
+            written = os.write(self.file, content)
+            if written < len(content):
+                os.ftruncate(self.file, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # nothing else takes a part of a write
+        except OSError as error:
+            error.filename = str(self.path)
+            self._unwritten = error
+        else:
+            self._pending, self._unwritten, self._synced = b"", None, False
+
+    def _is_torn(self, size: int) -> bool:
+        """Return whether the file's last line has no end: a machine has lost power."""
+        if not size:
+            return False
+        os.lseek(self.file, size - 1, os.SEEK_SET)
+        return os.read(self.file, 1) != b"\n"
+
+    def sync(self) -> None:
+        """Bring all lines to the disk."""
+        with self._using:
+            self._write()
+            self._synced = True
+        try:  # outcomes are recorded meanwhile
+            os.fsync(self.file)
+            if not os.fstat(self.file).st_nlink:
+                raise FileNotFoundError(errno.ENOENT, "the file was removed during the run")
+        except OSError as error:
+            if error.errno not in _NO_SYNC:
+                self._lost = self._lost or error
+
+    def close(self) -> None:
+        """Close the file; lines that could not be written are lost, and `error` says why."""
+        self._closing.set()
+        if self._syncing is not None:
+            self._syncing.join()
+        self.sync()
+        os.close(self.file)

@@ -1,0 +1,151 @@
+"""What a job may run: an operator of the table, a DxDispatch model or a saved index, with one interface."""
+
+import contextlib
+import errno
+import functools
+import importlib
+import inspect
+import os
+import stat
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, get_args
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.regions import Estimate, Sink
+from dmlcpu.operators.table import OPERATORS
+
+INDEX = ".index"  # the suffix of saved indices
+# What is read from files: its class, by the suffix of a job's `op`. Neither is imported before a job names it.
+_KINDS = {".json": ("models.operation", "ModelOperation"), INDEX: ("search.blocks", "IndexOperation")}
+_TRIES = 3  # to read a model or an index whose files change meanwhile
+_MOST_KEPT = 32  # models and indices
+_State = tuple[tuple[int, int, int, int], ...]
+_kept: dict[Path, tuple["_State | None", "Operation"]] = {}
+
+Arguments = Mapping[str, Any]  # values and arrays; of `sources` also arrays that are not in memory
+
+
+class Operation(Protocol):
+    """What can be run on files."""
+
+    parameters: tuple[str, ...]  # all names of arguments
+    first: str | None  # the argument that a glob's file is for, if the job gives no other
+    required: tuple[str, ...]
+    defaults: Mapping[str, Any]  # of arguments that the function requires and a job may leave out
+    sources: tuple[str, ...]  # arguments that are large, and need not be in memory
+    results: tuple[str, ...]
+    files: tuple[Path, ...]  # that it was read from
+
+    def estimate(self, arguments: Arguments) -> Estimate:
+        """Return the results' shapes and the memory it takes; refuse arguments that do not fit."""
+
+    def run(self, arguments: Arguments) -> Mapping[str, Array]:
+        """Run in one piece, on arrays in memory."""
+
+    def run_in_blocks(
+        self, arguments: Arguments, sinks: Mapping[str, Sink], memory: int, stopping: Callable[[], bool]
+    ) -> None:
+        """Run in blocks that take at most `memory` bytes."""
+
+
+def is_path(op: str) -> bool:
+    """Return whether a job's `op` is a file, or a folder, and not the name of an operator."""
+    return _suffix(op) in _KINDS
+
+
+def _suffix(op: str) -> str:
+    return os.path.splitext(op.rstrip("/"))[1].lower()
+
+
+def canonical(op: str) -> str:
+    """Return a job's `op` in one spelling; operators may be spelled as commands are."""
+    return op if is_path(op) else op.replace("-", "_")
+
+
+def version_of(op: str) -> str:
+    """Return the version of an `op`: results of another version are computed anew."""
+    if is_path(op):
+        version: str = _kind(op).version()
+        return version
+    name = canonical(op)
+    return f"{name} {OPERATORS[name].version}" if name in OPERATORS else ""
+
+
+def operation_of(op: str, directory: Path) -> Operation:
+    """Return what a job's `op` names, or raise LookupError with the names that are allowed, or a model's own errors."""
+    if is_path(op):
+        path = directory / op
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise OSError(errno.EINVAL, "a pipe or a device", str(path))  # it could wait for ever
+        return _loaded(path)
+    name = canonical(op)
+    if name not in OPERATORS:
+        raise LookupError(f"{', '.join(OPERATORS)}, a DxDispatch model (.json) or a saved index ({INDEX})")
+    return _operator(name)
+
+
+def _loaded(path: Path) -> Operation:
+    """Return a model or a saved index as its files are now; one of which a file has changed is read again."""
+    kept = _kept.get(path)
+    if kept is not None and kept[0] and kept[0] == _state(path, kept[1]):
+        return kept[1]
+    for _ in range(_TRIES):
+        begun = time.time_ns()
+        operation: Operation = _kind(path.name)(path)
+        state = _state(path, operation)
+        if state and max(changed for *_, changed in state) < begun:  # no file has changed while it was read
+            break
+    if len(_kept) >= _MOST_KEPT:
+        _kept.clear()
+    _kept[path] = state, operation
+    return operation
+
+
+def _kind(op: str) -> Any:
+    """Return the class of an operation that is read from files."""
+    module, name = _KINDS[_suffix(op)]
+    return getattr(importlib.import_module(f"dmlcpu.{module}"), name)
+
+
+def _state(path: Path, operation: Operation) -> _State | None:
+    """Return the inodes, sizes and times of the files that an operation was read from; None if one is gone."""
+    with contextlib.suppress(OSError):
+        found = map(os.stat, (path, *operation.files))
+        return tuple((each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in found)
+    return None
+
+
+class OperatorOperation:
+    """An operator of the table."""
+
+    def __init__(self, name: str) -> None:
+        operator = OPERATORS[name]
+        signature = inspect.signature(operator.function, eval_str=True).parameters
+        self.parameters = tuple(name for name in signature if name != "out")
+        self.first: str | None = self.parameters[0]
+        given = [name for name, each in signature.items() if each.default is each.empty]
+        optional = [name for name in given if type(None) in get_args(signature[name].annotation)]
+        self.defaults: Mapping[str, Any] = dict.fromkeys(optional)  # TOML cannot say None
+        self.required = tuple(name for name in given if name not in self.defaults)
+        self.results = operator.results
+        self.files: tuple[Path, ...] = ()
+        self.sources: tuple[str, ...] = operator.blocks.SOURCES
+        self._function = operator.function
+        self._blocks = operator.blocks
+        self.run_in_blocks = operator.blocks.run
+
+    def estimate(self, arguments: Arguments) -> Estimate:
+        """Let the operator estimate it."""
+        estimate: Estimate = self._blocks.estimate(**arguments)
+        return estimate
+
+    def run(self, arguments: Arguments) -> Mapping[str, Array]:
+        """Call the operator's function."""
+        given = self._function(**arguments)
+        return dict(zip(self.results, given if isinstance(given, tuple) else (given,), strict=True))
+
+
+_operator = functools.cache(OperatorOperation)

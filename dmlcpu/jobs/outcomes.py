@@ -1,0 +1,157 @@
+"""A run under way: outcomes of jobs are counted, recorded and shown."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dmlcpu.common.faults import SHOWN, counted, printable
+from dmlcpu.common.secrets import without_secrets
+from dmlcpu.files.targets import is_held, remove
+from dmlcpu.jobs.dispatch import Lost
+from dmlcpu.jobs.job import Task
+from dmlcpu.jobs.lines import Lines
+from dmlcpu.jobs.manifest import DONE, FAILED
+from dmlcpu.jobs.operations import version_of
+from dmlcpu.jobs.prepare import Prepared
+from dmlcpu.jobs.progress import Progress
+from dmlcpu.jobs.signals import stop_on_signals
+from dmlcpu.jobs.step import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A job that failed.
+
+    Parameters
+    ----------
+    id : str
+        The job's id, or "" if it could not be read.
+    place : str
+        The file and line it stands in.
+    error : str
+        What went wrong.
+    """
+
+    id: str
+    place: str
+    error: str
+
+    def __str__(self) -> str:
+        return f"{self.place} ({printable(self.id)}): {self.error}" if self.id else f"{self.place}: {self.error}"
+
+
+def lines_of(failures: Sequence[Failure]) -> list[str]:
+    """Return lines about failures that are shown together: the first of them, and how many are like the others."""
+    rest = counted([failure.error for failure in failures[SHOWN:]])
+    return [*(f"failed: {failure}" for failure in failures[:SHOWN]), *(["failed: " + "\n".join(rest)] if rest else [])]
+
+
+class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
+    """A run under way: its counts and failures, and where they are recorded."""
+
+    def __init__(self, prepared: Prepared, log: Path | None, progress: Progress, max_failures: int | None) -> None:
+        self.done = self.failed = 0
+        self.failures: list[Failure] = []
+        self.interrupted = False
+        self._prepared = prepared
+        self._manifest = prepared.manifest
+        self._log = Lines(log) if log else None
+        self._progress = progress
+        self._most = max_failures
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.close()
+        if self._log:
+            self._log.close()
+
+    def execute(self, outcomes: Callable[..., Iterator[tuple[int, Outcome | Lost]]]) -> None:
+        """Run the tasks that have no faults, by `outcomes`; record the outcomes of all."""
+        todo, progress = self._prepared.todo, self._progress
+        if self._manifest:  # tasks without a job may have the id of a job that is done
+            self._manifest.begin(task.id for task in todo if task.job)
+        self._remove_strays()  # not before the manifest is locked: they may be another run's, under way
+        for task in todo.faulty:
+            self._finished(task, Outcome("; ".join(fault.reason for fault in task.faults), 0.0, {}))
+        for line in lines_of(self.failures):
+            progress.say(line)
+        tasks = todo.without_faults(self._prepared.check)
+        progress.start(len(tasks), todo.read_bytes, self.failed)
+        with stop_on_signals(progress.say) as asked:
+
+            def stopping() -> bool:
+                return asked.is_set() or (self._most is not None and self.failed >= self._most)
+
+            for position, outcome in outcomes(tasks, self._prepared.directory, progress, stopping):
+                task = tasks[position]
+                if isinstance(outcome, Lost):
+                    outcome = Outcome(outcome.reason, outcome.seconds, {})
+                self._finished(task, outcome)
+                if outcome.error is not None:
+                    progress.say(f"failed: {self.failures[-1]}")
+                progress.finished(task.work.read_bytes, failed=outcome.error is not None)
+                tasks.drop(position)
+            self.interrupted = asked.is_set()
+        self._remove_strays()  # left by workers that died
+        self._check_records()
+
+    def so_far(self) -> str:
+        """Say what is done when a run ends early, and how to go on."""
+        done = f"{self._prepared.done_before + self.done} of {self._prepared.jobs} jobs are done"
+        if self._manifest is None:
+            return f"{done}; without a manifest the same run again runs all"
+        return f"{done}, as {self._manifest.path} records; the same run again does the others"
+
+    def _remove_strays(self) -> None:
+        """Remove temporary files that a killed run, or worker, has left."""
+        for path in self._prepared.apart.strays():
+            with contextlib.suppress(OSError):  # of another user: it does no harm
+                if not is_held(path):  # by another run, of jobs without a manifest
+                    remove(path)
+
+    def _finished(self, task: Task, outcome: Outcome) -> None:
+        """Count, record and log the outcome of a job."""
+        state = DONE if outcome.error is None else FAILED
+        error = outcome.error and without_secrets(outcome.error)
+        if self._manifest and task.job:
+            self._manifest.record(
+                {
+                    "id": task.id,
+                    "job": task.job.description,
+                    "version": version_of(task.job.op),
+                    "inputs": {without_secrets(path): found for path, found in task.inputs.items()},
+                    "outcome": state,
+                    "seconds": round(outcome.seconds, 6),
+                    **({"outputs": outcome.outputs} if error is None else {"error": error}),
+                }
+            )
+        if error is None:
+            self.done += 1
+        else:
+            self.failed += 1
+            self.failures.append(Failure(task.id, task.where, error))
+        if self._log:
+            line: dict[str, Any] = {
+                "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "id": task.id,
+                "outcome": state,
+                "op": task.job.op if task.job else None,
+                "shapes": None if task.faults else {name: list(shape) for name, shape in task.work.shapes.items()},
+                "kernel": task.work.kernel,
+                "milliseconds": round(outcome.seconds * 1000, 3),
+                "bytes": task.work.read_bytes,
+                "error": error,
+            }
+            self._log.append(line)
+
+    def _check_records(self) -> None:
+        """Count it as a failure if outcomes could not be recorded."""
+        for what, lines in (("manifest", self._manifest and self._manifest.lines), ("log", self._log)):
+            if lines:
+                lines.sync()
+            if lines and lines.error:
+                text = f"outcomes could not be written: {lines.error.strerror}"
+                self.failures.append(Failure("", f"{what} {lines.path}", text))
+                self._progress.say(f"failed: {self.failures[-1]}")

@@ -1,0 +1,122 @@
+"""Jobs and tasks in a few hundred bytes each, so that half a million of them take little memory."""
+
+import contextlib
+import marshal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from dmlcpu.jobs.faults import Place
+from dmlcpu.jobs.job import FileInput, Job, Task, Work
+
+Check = Callable[[Task], Task]
+_OF_FILES = ("size", "mtime_ns", "ctime_ns", "inode")  # what most identities have, kept without these names
+
+
+def _pack(where: str, job: Job, more: Any = None) -> bytes | None:
+    """Return a job, and more, in few bytes; None if a program has given other values than those of JSON."""
+    inputs = [(name, *each) for name, each in job.inputs.items()]
+    output = job.output if isinstance(job.output, str) else dict(job.output)
+    parts: Any = (where, job.id, job.op, inputs, job.attrs, output, more)
+    with contextlib.suppress(ValueError):  # of subclasses, such as enumerations
+        return marshal.dumps(parts)
+    return None
+
+
+def _unpack(row: bytes) -> tuple[str, Job, Any]:
+    where, id_, op, inputs, attrs, output, more = marshal.loads(row)
+    return where, Job(id_, op, {name: FileInput(*each) for name, *each in inputs}, attrs, output), more
+
+
+class PackedJobs:
+    """Jobs with their places. Those with faults are kept as they are; there are few, or the run ends."""
+
+    def __init__(self, jobs: Iterable[tuple[Place, Job | None]]) -> None:
+        self._rows: list[bytes | tuple[Place, Job | None] | None] = []
+        self.options: Any = None  # of places: all have the same, or none
+        for place, job in jobs:
+            self.options = place.options
+            packed = None if job is None or place.faults else _pack(place.where, job)
+            self._rows.append(packed or (place, job))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[tuple[Place, Job | None]]:
+        return map(self._at, self._rows)
+
+    def taken(self) -> Iterator[tuple[Place, Job | None]]:
+        """Yield the jobs, and forget each."""
+        for number, row in enumerate(self._rows):
+            self._rows[number] = None
+            yield self._at(row)
+
+    def _at(self, row: Any) -> tuple[Place, Job | None]:
+        if isinstance(row, tuple):
+            return row
+        where, job, _ = _unpack(row)
+        return Place(where, job.id, options=self.options), job
+
+
+class Tasks(Sequence[Task]):
+    """Tasks that are made when they are asked for. Those with faults are kept as they are.
+
+    With a check, each task is checked when it is first asked for, and kept until it is dropped.
+    """
+
+    def __init__(self, check: Check | None = None) -> None:
+        self._rows: list[bytes | Task] = []
+        self._works: list[Work | None] = []  # None: of a task with faults
+        self._known: dict[Any, Work] = {}
+        self._check = check
+        self._checked: dict[int, Task] = {}
+
+    def append(self, task: Task) -> None:
+        """Add a task."""
+        if task.faults or task.job is None:
+            self._rows.append(task)
+            self._works.append(None)
+            return
+        key = tuple(tuple(each.items()) if isinstance(each, Mapping) else each for each in task.work)
+        inputs = {path: tuple(it.values()) if tuple(it) == _OF_FILES else it for path, it in task.inputs.items()}
+        self._rows.append(_pack(task.where, task.job, (inputs, dict(task.places))) or task)
+        self._works.append(self._known.setdefault(key, task.work))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, position: int) -> Task:  # type: ignore[override]  # no slices
+        if position in self._checked:
+            return self._checked[position]
+        task, work = self._rows[position], self._works[position]
+        if not isinstance(task, Task):
+            assert work is not None
+            where, job, (kept, places) = _unpack(task)
+            inputs = {
+                path: dict(zip(_OF_FILES, it, strict=True)) if isinstance(it, tuple) else it
+                for path, it in kept.items()
+            }
+            task = Task(where, job.id, [], job, inputs, work, places)
+        if self._check is not None:
+            task = self._checked[position] = self._check(task)
+        return task
+
+    @property
+    def faulty(self) -> list[Task]:
+        """The tasks with faults."""
+        return [row for row in self._rows if isinstance(row, Task) and (row.faults or row.job is None)]
+
+    @property
+    def read_bytes(self) -> int:
+        """The bytes that all tasks read."""
+        return sum(work.read_bytes for work in self._works if work)
+
+    def drop(self, position: int) -> None:
+        """Forget what the check of a task has found: the task has an outcome."""
+        self._checked.pop(position, None)
+
+    def without_faults(self, check: Check | None = None) -> "Tasks":
+        """Return the tasks that can run, unless a check finds faults when a task is asked for."""
+        good = Tasks(check)
+        rows = [(row, work) for row, work in zip(self._rows, self._works, strict=True) if work is not None]
+        good._rows, good._works = [row for row, _ in rows], [work for _, work in rows]
+        return good

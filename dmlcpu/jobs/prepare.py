@@ -1,0 +1,182 @@
+"""From a file of jobs to tasks: it is read, compared with the manifest, and checked."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dmlcpu.common.cleanup import OnFailure
+from dmlcpu.common.secrets import without_secrets
+from dmlcpu.errors import DmlError
+from dmlcpu.files import FileError, identity
+from dmlcpu.files.identities import differs
+from dmlcpu.files.web import deadline, patience
+from dmlcpu.jobs.apart import Apart
+from dmlcpu.jobs.check import Checker
+from dmlcpu.jobs.entries import Jobs, PathLike, is_stream, of_this_machine, read_jobs
+from dmlcpu.jobs.faults import JobFault, Place
+from dmlcpu.jobs.job import Job, Task, identities, jobs_of
+from dmlcpu.jobs.limits import Limits
+from dmlcpu.jobs.lines import as_line
+from dmlcpu.jobs.manifest import DONE, FAILED, Manifest, Record
+from dmlcpu.jobs.operations import version_of
+from dmlcpu.jobs.packed import PackedJobs, Tasks
+from dmlcpu.jobs.progress import Progress
+from dmlcpu.runtime.threads import limit_threads
+
+_LEFT_OUT = "left out"
+
+
+class Resume(NamedTuple):
+    """Which jobs run again, by the manifest of earlier runs: options of `run_jobs`."""
+
+    manifest: PathLike | None = None
+    force: bool = False
+    retry_failed: bool = False
+    content_hash: bool = False
+
+    def skips(self, record: Record | None, job: Job, directory: Path) -> str | None:
+        """Return why a job does not run: it is done, or left out; None if it runs."""
+        if record and not self.force and is_done(record, job, directory, self.content_hash):
+            return DONE
+        if self.retry_failed and (record is None or record.get("outcome") != FAILED):
+            return _LEFT_OUT
+        return None
+
+
+class Prepared(NamedTuple):
+    """All jobs: those to do, and how many are left out."""
+
+    source: str
+    directory: Path
+    todo: Tasks
+    apart: Apart  # all jobs, also those that do not run
+    done_before: int
+    left_out: int  # not done, but not recorded as failed, where only failed jobs run
+    manifest: Manifest | None
+    check: Callable[[Task], Task] | None  # of tasks that are checked as they run
+
+    @property
+    def faults(self) -> list[JobFault]:
+        """Everything that is wrong."""
+        return [fault for task in self.todo.faulty for fault in task.faults]
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs there are."""
+        return len(self.todo) + self.done_before + self.left_out
+
+    def uses(self, path: PathLike) -> bool:
+        """Return whether a file is the file of jobs, the manifest, or one that a job reads or writes."""
+        file = os.path.realpath(path)
+        own: list[PathLike] = [self.source, *([self.manifest.path] if self.manifest else [])]
+        return any(os.path.realpath(each) == file for each in own) or self.apart.uses(path)
+
+
+def prepare(
+    jobs: Jobs,
+    directory: PathLike | None,
+    limits: Limits,
+    resume: Resume,
+    progress: Progress,
+    *,
+    lock: bool,
+    require_chunks: bool,
+    check_as_you_go: bool = False,
+    retries: int = 2,
+    timeout: float | None = None,
+) -> Prepared:
+    """Read jobs, leave out those that are done, and check the others. The manifest stays locked if `lock` is true.
+
+    Without it, as nothing will run, the chunks that zarr arrays lack are counted.
+    With `check_as_you_go` only what jobs look like is checked; `Prepared.check` does the rest.
+
+    Web servers that are busy are asked again, up to `retries` times. A check takes no longer than `timeout`.
+    """
+    listing = read_jobs(jobs, directory)
+    with patience(retries, timeout):
+        packed = PackedJobs(jobs_of(listing))
+    apart, options = Apart(packed, listing.directory), packed.options
+    path = manifest_of(jobs, resume.manifest)
+    if path and apart.uses(path):
+        raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
+    recorded = Manifest(path, lock=lock) if path else None
+    records: Mapping[str, Record] = recorded.records if recorded else {}
+    counts = require_chunks or not lock
+    checker = Checker(listing.directory, limits.memory, resume.content_hash, counts, require_chunks)
+
+    def check(task: Task) -> Task:
+        assert task.job is not None
+        with limit_threads(limits.threads), patience(retries, timeout):  # the choice of kernels may depend on threads
+            return checker.task(Place(task.where, task.id, options=options), task.job)
+
+    todo, skipped = Tasks(), Counter[str]()
+    close = recorded.close if recorded else lambda: None
+    with OnFailure(close), limit_threads(limits.threads), patience(retries, timeout):
+        for place, job in progress.checking(apart.checked(), len(packed)):
+            sound = None if place.faults else job
+            if sound and (why := resume.skips(records.get(sound.id), sound, listing.directory)):
+                skipped[why] += 1
+            elif sound and not check_as_you_go:
+                todo.append(checker.task(place, sound))
+            else:
+                todo.append(Task(place.where, place.id, place.faults, job))
+    later = check if check_as_you_go else None
+    before, out = skipped[DONE], skipped[_LEFT_OUT]
+    return Prepared(listing.source, listing.directory, todo, apart, before, out, recorded, later)
+
+
+def manifest_of(jobs: Jobs, manifest: PathLike | None) -> Path | None:
+    """Return where the manifest of jobs is: as it is given, or next to their file; None: they have none."""
+    if manifest is not None:
+        return of_this_machine("manifest", manifest)
+    if not isinstance(jobs, str | os.PathLike) or is_stream(jobs):
+        return None
+    return Path(f"{os.fspath(jobs)}.manifest.jsonl")
+
+
+def is_done(record: Record, job: Job, directory: Path, content_hash: bool) -> bool:
+    """Return whether a record is of this very job, and its files are what they were."""
+    if record.get("outcome") != DONE or record.get("version") != version_of(job.op):
+        return False
+    before, now = (as_line({"": each}).decode() for each in (record.get("job"), job.description))
+    if before != now and without_secrets(before) != now:  # as text: NaN is not equal to itself
+        return False
+    try:
+        with deadline():
+            inputs = identities(job, directory, content=content_hash)
+        outputs = record.get("outputs")
+        return (
+            _same(record.get("inputs"), inputs, content_hash, here=record.get("here", False))
+            and isinstance(outputs, dict)
+            and outputs.keys() == job.targets.keys()
+            and all(_same_output(outputs[path], os.path.join(directory, path)) for path in job.targets)
+        )
+    except (FileError, OSError, DmlError, ImportError):  # also of a model that cannot be loaded
+        return False
+
+
+def _same(before: Any, now: Mapping[str, Mapping[str, Any]], content_hash: bool, *, here: bool) -> bool:
+    """Return whether files are what they were. A remote file whose server does not tell its version is not."""
+    if not isinstance(before, dict):
+        return False
+    before, now = ({without_secrets(path): state for path, state in each.items()} for each in (before, now))
+    if before.keys() != now.keys():
+        return False
+    for path, state in now.items():
+        if content_hash:  # a file that was only touched is the same
+            state = {key: state[key] for key in ("size", "sha256") if key in state}
+        if len(state) < 2 or differs(before[path], state, same_place=here):
+            return False
+    return True
+
+
+def _same_output(before: Any, file: str) -> bool:
+    """Return whether an output is what it was; one that was written anew, on a cluster, by its content."""
+    if not differs(before, identity(file, content=False), same_place=False):
+        return True
+    if not isinstance(before, dict) or "sha256" not in before:
+        return False
+    content = identity(file, content=True)
+    return content.items() <= before.items()

@@ -1,0 +1,284 @@
+"""`run_jobs`: jobs are checked, done ones are left out, the others run here, in workers or on a cluster."""
+
+import functools
+import itertools
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from dmlcpu.errors import DmlError
+from dmlcpu.jobs import executors
+from dmlcpu.jobs.dispatch import Lost, WorkerError, Workers, dispatch
+from dmlcpu.jobs.entries import Jobs, PathLike, of_this_machine
+from dmlcpu.jobs.faults import JobsError
+from dmlcpu.jobs.job import Task
+from dmlcpu.jobs.limits import Limits, address_of, at_least, limits_of
+from dmlcpu.jobs.outcomes import Failure, JobsRun
+from dmlcpu.jobs.prepare import Resume, prepare
+from dmlcpu.jobs.progress import COMPILING, Progress
+from dmlcpu.jobs.serve import serve
+from dmlcpu.jobs.signals import terminated_as_interrupted
+from dmlcpu.jobs.step import Outcome, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """What `run_jobs` did.
+
+    Parameters
+    ----------
+    jobs : int
+        How many jobs there are.
+    done_before : int
+        How many were done by an earlier run, and are still what they were.
+    left_out : int
+        How many of the others were not recorded as failed, where only these were to be run.
+    done : int
+        How many were run and are done.
+    failed : int
+        How many were run, or could not be, and are not done.
+    failures : list of Failure
+        Why: of each of them, in the order in which they failed; and of the log and the manifest, if outcomes could not
+        be written there.
+    interrupted : bool
+        Whether Ctrl+C or a signal ended the run.
+    seconds : float
+        How long all of it took.
+    """
+
+    jobs: int
+    done_before: int
+    left_out: int
+    done: int
+    failed: int
+    failures: list[Failure]
+    interrupted: bool
+    seconds: float
+
+    @property
+    def not_run(self) -> int:
+        """How many have still to be run: the run was interrupted, or ended after too many failures."""
+        return self.jobs - self.done_before - self.left_out - self.done - self.failed
+
+    @property
+    def exit_code(self) -> int:
+        """0 all done, 1 some failed, 130 interrupted: what the command ends with."""
+        return 130 if self.interrupted else int(bool(self.failures))
+
+
+def run_jobs(
+    jobs: "Jobs",
+    *,
+    directory: "PathLike | None" = None,
+    manifest: "PathLike | None" = None,
+    log: "PathLike | None" = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    max_memory: int | str | None = None,
+    scheduler: str | None = None,
+    executor: "Executor | None" = None,
+    retries: int = 2,
+    timeout: float | None = None,
+    keep_going: bool = False,
+    check_as_you_go: bool = False,
+    max_failures: int | None = None,
+    force: bool = False,
+    retry_failed: bool = False,
+    content_hash: bool = False,
+    require_chunks: bool = False,
+    progress: bool = False,
+) -> "BatchResult":
+    """Run operators and DxDispatch models over many files.
+
+    All jobs are checked first. The outcome of each is recorded in the manifest: the same call again runs only jobs that
+    are missing, have failed or have changed.
+
+    Parameters
+    ----------
+    jobs : path, or iterable of mappings
+        A file of JSON Lines or TOML, "-" for JSON Lines on standard input, or the jobs themselves: ``id``, ``op``,
+        ``inputs``, ``attrs``, ``output``, and ``glob`` or ``files``, as in such a file.
+    directory : path, optional
+        What the jobs' paths are relative to; by default the folder of the file of jobs, else the current directory.
+    manifest : path, optional
+        Where outcomes are recorded; by default next to the file of jobs, in ``JOBS.manifest.jsonl``. Other jobs are not
+        recorded by default, and all run.
+    log : path, optional
+        A file that a line of JSON is appended to for each job.
+    workers : int, optional
+        How many processes; by default 1, and then jobs run in this one. A cluster at an address has its own.
+    threads : int, optional
+        How many threads each worker computes with; by default the workers share the cores evenly, and on a cluster
+        each has 1.
+    max_memory : int or str, optional
+        Bytes for arrays, of all workers together; "512M" and "4G" are understood. By default half of the memory there
+        is. At a scheduler's address it is what each job may take, by default 1 GiB. Larger .npy files and zarr arrays
+        are worked through in blocks.
+    scheduler : str, optional
+        The address of a Dask scheduler: jobs run on its workers, which see the same files by the same paths. "local":
+        on this machine, as without it.
+    executor : concurrent.futures.Executor, optional
+        The program's own workers, such as mpi4py's or a pool of threads; the program shuts it down. `workers` says how
+        many it has, if the executor does not say so itself. All see the same files by the same paths.
+    retries : int, default 2
+        How often a job is tried again whose worker was lost, or whose files could not be read or written for a reason
+        that may pass.
+    timeout : float, optional
+        Seconds that a job may take, without the compilation of kernels. A job that takes longer has failed, and the
+        process that runs it is ended: jobs run in worker processes, each by itself, also if `workers` is 1.
+    keep_going : bool, default False
+        Run the jobs that are right even if others are not.
+    check_as_you_go : bool, default False
+        Check the files of a job, and what it asks for, just before it runs; before anything runs, only what jobs look
+        like is checked. So very many jobs begin at once. A job with such a fault has failed.
+    max_failures : int, optional
+        Stop after this number of failures.
+    force : bool, default False
+        Run all jobs, whatever the manifest says.
+    retry_failed : bool, default False
+        Run only jobs that are recorded as failed.
+    content_hash : bool, default False
+        Tell changed inputs by their content instead of by size and time.
+    require_chunks : bool, default False
+        Refuse jobs with arrays of zarr or HDF5 that lack chunks. By default their elements are the array's fill value:
+        zarr need not store chunks that have no other.
+    progress : bool, default False
+        Tell on standard error how it goes on: a bar on a terminal, and lines. It needs the extra ``cli``.
+
+    Returns
+    -------
+    BatchResult
+        What was done, and each failure.
+
+    Raises
+    ------
+    JobsError
+        If a job is not right, and not `keep_going`: its `faults` are all that is wrong, and nothing has been run.
+    ManifestError
+        If the manifest is another kind of file, or another run uses it.
+    WorkerError
+        If workers, or threads, do not start, a cluster's scheduler is not there or gone, or `executor` breaks. Outcomes
+        until then are recorded.
+    DmlError
+        If another argument does not fit.
+    OSError
+        If the file of jobs cannot be read, or manifest or log cannot be written.
+    ImportError
+        If a package is missing that an extra brings; the message says which.
+
+    Notes
+    -----
+    A result is written under another name in its target's folder and renamed, so no file is ever seen half-written. The
+    first Ctrl+C, or SIGTERM, lets running jobs finish; the second ends them.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from dmlcpu import batch
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("a", "b"):
+    ...     np.save(folder / f"{name}.npy", np.arange(10, dtype=np.float32))
+    >>> jobs = [{"glob": "*.npy", "op": "top_k", "attrs": {"k": 2}, "output": "best/{stem}.npz"}]
+    >>> result = batch.run_jobs(jobs, directory=folder)
+    >>> result.done, result.failures
+    (2, [])
+    >>> np.load(folder / "best" / "a.npz")["indices"]
+    array([9, 8])
+    """
+    start = time.perf_counter()
+    if scheduler and executor is not None:
+        raise DmlError("run_jobs", "executor", "given beside scheduler", "one of both")
+    scheduler = address_of(scheduler)
+    if executor is not None and workers is None:
+        workers = getattr(executor, "_max_workers", None) or getattr(executor, "num_workers", 1)
+    if max_failures is not None:
+        at_least(1, "max_failures", max_failures)
+    at_least(0, "retries", retries)
+    if timeout is not None:
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+            raise TypeError(f"run_jobs: timeout is {timeout!r}; allowed: a number of seconds")
+        if not 0 < timeout < math.inf:
+            raise DmlError("run_jobs", "timeout", str(timeout), "more than 0 seconds")
+        if scheduler or executor is not None:  # which bring workers of their own: no timeout can end these
+            found = f"given beside {'scheduler' if scheduler else 'executor'}"
+            raise DmlError("run_jobs", "timeout", found, "one of both")
+    if force and retry_failed:
+        raise DmlError("run_jobs", "force", "True beside retry_failed", "one of both")
+    log = of_this_machine("log", log)
+    limits = limits_of(workers, threads, max_memory, scheduler)
+    if scheduler:
+        executors.check_cluster(scheduler)
+    elif (limits.workers > 1 or timeout) and executor is None:
+        executors.check_loky()
+    resume, display = Resume(manifest, force, retry_failed, content_hash), Progress(shown=progress)
+    checks = {"require_chunks": require_chunks, "check_as_you_go": check_as_you_go}
+    with terminated_as_interrupted():
+        prepared = prepare(
+            jobs, directory, limits, resume, display, lock=True, **checks, retries=retries, timeout=timeout
+        )
+    try:
+        if prepared.faults and not keep_going:
+            raise JobsError(prepared.source, prepared.faults)
+        if log is not None and prepared.uses(log):
+            raise DmlError("run_jobs", "log", repr(os.fspath(log)), "a file that is not one of the jobs'")
+        if prepared.done_before:
+            display.say(f"resuming: {prepared.done_before} of {prepared.jobs} done, {len(prepared.todo)} to do")
+        execution = Execution(limits, scheduler, executor, retries, timeout)
+        with JobsRun(prepared, log, display, max_failures) as run:
+            try:
+                run.execute(execution.outcomes)
+            except WorkerError as error:
+                raise WorkerError(f"{error}\n  {run.so_far()}") from error
+    finally:
+        if prepared.manifest:
+            prepared.manifest.close()
+    before, out, seconds = prepared.done_before, prepared.left_out, time.perf_counter() - start
+    return BatchResult(prepared.jobs, before, out, run.done, run.failed, run.failures, run.interrupted, seconds)
+
+
+class Execution(NamedTuple):
+    """Where tasks run: in this process, in others, on a cluster or by an executor; and when one is given up."""
+
+    limits: Limits
+    scheduler: str | None
+    executor: Executor | None
+    retries: int
+    timeout: float | None
+
+    def outcomes(
+        self, tasks: Sequence[Task], directory: Path, progress: Progress, stopping: Callable[[], bool]
+    ) -> Iterator[tuple[int, Outcome | Lost]]:
+        """Yield the outcomes of tasks, with their positions."""
+        if not tasks:
+            return
+        place = os.path.realpath(directory) if self.scheduler is None and self.executor is None else None
+        settings = Settings(directory.absolute(), self.limits.threads, self.limits.memory, place, self.retries)
+        work, compiling = functools.partial(serve, settings), functools.partial(progress.say, COMPILING)
+        workers = self._workers(len(tasks), compiling)
+        if workers is not None:
+            with workers:
+                yield from dispatch(work, tasks, workers, retries=self.retries, stopping=stopping, timeout=self.timeout)
+            return
+        from dmlcpu.runtime.compilation import watch_compilations
+
+        with watch_compilations(compiling):
+            yield from enumerate(itertools.chain.from_iterable(work(tasks, stopping, progress.read)))
+
+    def _workers(self, count: int, compiling: Callable[[], None]) -> Workers | None:
+        """Return the workers for a number of tasks; None: this process carries them out."""
+        limits = self.limits
+        if self.executor is not None:
+            return Workers(self.executor, limits.workers)
+        if self.scheduler:
+            return executors.Cluster(self.scheduler)
+        if limits.workers == 1 and self.timeout is None:
+            return None
+        # NumPy's and SciPy's libraries would start a thread for each core in each worker, which would only wait.
+        threads = {"DMLCPU_NUM_THREADS": str(limits.threads), "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        return executors.Processes(min(limits.workers, count), threads, compiling)
