@@ -43,14 +43,20 @@ def by_runtime(model, feeds):
     return session.run(None, feeds)
 
 
+@pytest.fixture(scope="module")
+def good():
+    """Return the tests that ONNX Runtime passes."""
+    from onnx.backend.test.loader import load_model_tests
+
+    found = [case for case in load_model_tests(kind="node") if case.data_sets and passes(by_runtime, case)]
+    assert len(found) > 1_000
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("take", ["auto", "all"])
-def test_none_is_worse_than_in_onnx_runtime(take):
-    from onnx.backend.test.loader import load_model_tests
-
-    cases = [case for case in load_model_tests(kind="node") if case.data_sets]
-    good = [case for case in cases if passes(by_runtime, case)]
-    assert len(good) > 1_000
-    mine = [case.name for case in good if not passes(lambda *given: prepare(given[0], take=take).run(given[1]), case)]
-    assert mine == []
+def test_none_is_worse_than_in_onnx_runtime(take, good):
+    assert [
+        case.name for case in good if not passes(lambda *given: prepare(given[0], take=take).run(given[1]), case)
+    ] == []

@@ -40,8 +40,9 @@ ARGUMENTS = {
     "top_k": (x, 2),
     "scatter_nd": (x, np.array([[1]]), np.ones((1, 10), np.float32)),
     "matmul_integer": (a, None, b, None),
+    "sort": (x,),
 }
-OTHERS = ["scatter_nd"] if COMPILES else ["scatter_nd", "matmul_integer"]
+OTHERS = ["sort"] if COMPILES else ["scatter_nd", "matmul_integer"]
 FUNCTIONS = {name: getattr(dmlcpu, name) for name in ARGUMENTS}
 RIGHT = {name: getattr(reference, name)(*arguments) for name, arguments in ARGUMENTS.items()}
 
@@ -100,10 +101,11 @@ if not COMPILES:
 took = child("same", 100)
 drawn = random.Random(SEED)
 for number in range(TRIES):
-    kind, share = KINDS[number % len(KINDS)], drawn.random()
-    lasted = child(kind, share * took)
-    if lasted < share * took:  # the signal came too late, as the timed call was a slow one
-        child(kind, share * lasted)
+    kind, share = KINDS[(number + SEED) % len(KINDS)], drawn.random()
+    for _ in range(3):
+        delay, took = share * took, child(kind, share * took)
+        if delay <= took:  # else the signal came too late, as the call before was a slow one
+            break
 """
 
 
@@ -111,8 +113,8 @@ for number in range(TRIES):
 @pytest.mark.parametrize(
     ("tries", "compiles"),
     [
-        pytest.param(6, False, id="6 loaded"),
-        pytest.param(24, False, id="24 loaded", marks=pytest.mark.slow),
+        pytest.param(4, False, id="4 loaded"),
+        pytest.param(12, False, id="12 loaded", marks=pytest.mark.slow),
         pytest.param(2, True, id="2 compiled", marks=pytest.mark.slow),
     ],
 )

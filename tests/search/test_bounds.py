@@ -121,7 +121,8 @@ def test_no_rank_is_above_its_bound(kind, metric):
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_rank_of_many_is_above_its_bound(kind, metric):
     depths = 3, 5, 8, 33, 130, 1000
-    for seed in range(100, 112):  # all pairs of types and depths
+    first = 100 + 6 * (KINDS.index(kind) % 2)  # two kinds have all pairs of types and depths
+    for seed in range(first, first + 6):
         dtype, depth = FLOATS[seed % 4], depths[seed % 6]
         assert_true(*rows_of(seed, kind, dtype, depth), metric, every=30 if depth < 100 else 10**9)
 
