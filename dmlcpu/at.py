@@ -259,13 +259,13 @@ def _blocks(places: Array, sizes: tuple[int, ...]) -> Iterator[slice]:
     The blocks are along the first dimension, so updates are applied in the same order.
     """
     count = len(places)
-    step = count
+    step = max(1, count)
     if places.dtype.itemsize < 4 and places.size:
         step = max(1, _BLOCK * count // places.size)
         columns = zip(np.moveaxis(places, -1, 0), sizes, strict=False)
         if step < count and not all(-size <= int(each.min()) and int(each.max()) < size for each, size in columns):
             step = count
-    yield from (slice(start, start + step) for start in range(0, count, step or 1))
+    yield from (slice(start, start + step) for start in range(0, max(1, count), step))
 
 
 def _takes(reduction: str, x: Array) -> bool:

@@ -274,7 +274,7 @@ def fail(error: OSError) -> NoReturn:
 
 def make_folder(folder: str) -> None:
     """Make a folder and the folders around it, where they are missing; have their names on the disk."""
-    around = os.path.dirname(folder)
+    around = os.path.dirname(folder) or os.curdir
     if os.path.isdir(folder):
         return
     if around != folder:

@@ -42,7 +42,7 @@ class Lines:
     late = 0.9
 
     def __init__(self, path: Path) -> None:
-        make_folder(os.path.abspath(path.parent))
+        make_folder(os.fspath(path.parent))
         self.path = path
         self.file = _opened(path)
         self._pending = b""

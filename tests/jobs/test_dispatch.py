@@ -1,7 +1,6 @@
 """The dispatcher over processes of loky's, a Dask cluster and a pool of threads."""
 
 import contextlib
-import logging
 import multiprocessing
 import os
 import pickle
@@ -33,19 +32,10 @@ def started(kind, count=2):
         elif kind == "loky":
             workers = Processes(count, {}, begin=serving.begin_without_numba)
         else:
-            dask = pytest.importorskip("dask")
             pytest.importorskip("distributed")
-            stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 0}))
-            cluster = pytest.importorskip("distributed").LocalCluster(
-                n_workers=count,
-                threads_per_worker=1,
-                processes=kind == "dask's",
-                host="127.0.0.1",
-                memory_limit=0,
-                silence_logs=logging.CRITICAL,
-                dashboard_address=None,
-                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-            )
+            from clusters import local_cluster
+
+            cluster = local_cluster(count, processes=kind == "dask's")
             workers = Cluster(stack.enter_context(cluster).scheduler_address)
         yield stack.enter_context(workers)
 

@@ -19,7 +19,6 @@ from dmlcpu.jobs.dispatch import WorkerError, dispatch
 from dmlcpu.jobs.executors import Cluster, Processes
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="of POSIX")
-LOKY, DASK = "Processes(2, {}, begin=serving.begin_without_numba)", "Cluster('local', 2)"
 
 
 @pytest.fixture(autouse=True)
@@ -74,36 +73,33 @@ RUNS_FOR_LONG = """
     from functools import partial
     import serving
     from dmlcpu.jobs.dispatch import dispatch
-    from dmlcpu.jobs.executors import Cluster, Processes
+    from dmlcpu.jobs.executors import Processes
 
     if __name__ == "__main__":
         asked = []
         signal.signal(signal.SIGINT, lambda *_: asked.append(1))
         serve = partial(serving.slow, sys.argv[1])
         print("up", flush=True)
-        with {kind} as workers:
+        with Processes(2, {}, begin=serving.begin_without_numba) as workers:
             results = list(dispatch(serve, range(9), workers, retries=0, stopping=lambda: bool(asked)))
         print(len(results), len(asked))
 """
 
 
 @POSIX
-@pytest.mark.parametrize("kind", [LOKY, DASK], ids=["loky", "dask"])
-def test_workers_end_when_the_coordinator_is_killed(tmp_path, kind):
-    coordinator = start(RUNS_FOR_LONG.format(kind=kind), tmp_path)
+def test_workers_end_when_the_coordinator_is_killed(tmp_path):
+    coordinator = start(RUNS_FOR_LONG, tmp_path)
     eventually(lambda: len(begun(tmp_path)) == 2)
     coordinator.kill()
     eventually(lambda: all(map(ended, begun(tmp_path))))
     output, errors = coordinator.communicate(timeout=30)
     assert output == "up\n"
-    if "Processes" in kind:
-        assert errors == ""
+    assert errors == ""
 
 
 @POSIX
-@pytest.mark.parametrize("kind", [LOKY, pytest.param(DASK, marks=pytest.mark.slow)], ids=["loky", "dask"])
-def test_ctrl_c_that_reaches_the_workers_lets_them_finish_their_items(tmp_path, kind):
-    coordinator = start(RUNS_FOR_LONG.format(kind=kind), tmp_path, process_group=0)
+def test_ctrl_c_that_reaches_the_workers_lets_them_finish_their_items(tmp_path):
+    coordinator = start(RUNS_FOR_LONG, tmp_path, process_group=0)
     eventually(lambda: len(begun(tmp_path)) == 2)
     os.killpg(coordinator.pid, signal.SIGINT)
     with pytest.raises(subprocess.TimeoutExpired):
@@ -118,7 +114,7 @@ def test_ctrl_c_that_reaches_the_workers_lets_them_finish_their_items(tmp_path, 
 @POSIX
 def test_ctrl_c_while_processes_start_ends_the_run(tmp_path):
     for pause in (0.0, 0.05, 0.1, 0.2):  # no longer than the processes take to start
-        coordinator = start(RUNS_FOR_LONG.format(kind=LOKY), tmp_path, process_group=0)
+        coordinator = start(RUNS_FOR_LONG, tmp_path, process_group=0)
         assert coordinator.stdout.readline() == "up\n"
         eventually(lambda pid=coordinator.pid: children(pid))
         time.sleep(pause)
@@ -133,7 +129,7 @@ def test_ctrl_c_while_processes_start_ends_the_run(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
 def test_what_cleans_up_after_processes_prints_nothing(tmp_path):
     """Of an interrupted run loky's tracker would print a traceback, if what it cleans up is gone already."""
-    coordinator = start(RUNS_FOR_LONG.format(kind=LOKY), tmp_path)
+    coordinator = start(RUNS_FOR_LONG, tmp_path)
     try:
         trackers = []
         while len(trackers) < 2:  # loky's, and multiprocessing's

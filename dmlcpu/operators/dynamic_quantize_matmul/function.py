@@ -130,7 +130,7 @@ def dynamic_quantize_matmul(
            [   1.  ,   -1.  ]], dtype=float32)
     >>> dmlcpu.dynamic_quantize_matmul(x, weights, [0.5, 0.25], bias=[1, -1], per_row=True)
     array([[ 281.5      , -141.25     ],
-           [   1.5009804,   -1.2504902]], dtype=float32)
+           [   1.4990196,   -1.2495098]], dtype=float32)
     """
     key, arrays = request(x, b, b_scale, b_zero_point, bias, per_row, out_dtype, out)
     prepared = plan_for_now(prepare, key)
