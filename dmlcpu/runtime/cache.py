@@ -65,8 +65,12 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         that took 0.4 s of 0.5, more if SciPy is installed. Machine code calls only Numba's runtime.
         """
         rtsys.initialize(target_context)
+        found = None
         with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
+            found = self._load_overload(sig, target_context)
+        if found is None:
+            _log.info("compiling %s for %s", self._label(), sig)
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save what was compiled, if that is possible."""
@@ -74,6 +78,11 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
             super().save_overload(sig, data)
         except OSError as error:  # a full disk, a folder that has gone: the kernel in memory is as good
             _log.debug("a compiled kernel could not be saved (%s)", error)
+        else:
+            _log.info("compiled %s, saved in %s", self._label(), self.cache_path)
+
+    def _label(self) -> str:
+        return f"{self._py_func.__module__}.{self._py_func.__name__}"
 
 
 class Files:

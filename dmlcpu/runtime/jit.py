@@ -117,7 +117,7 @@ def _make(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 @functools.cache
 def _tell_once(reason: str) -> None:
-    _log.debug("compiled kernels cannot be cached (%s); set NUMBA_CACHE_DIR to a writable folder", reason)
+    _log.warning("compiled kernels cannot be cached (%s); set NUMBA_CACHE_DIR to a writable folder", reason)
 
 
 def digest(function: Callable[..., Any], options: dict[str, Any] = _KERNEL_OPTIONS) -> str:

@@ -160,6 +160,21 @@ def test_load_reports_a_file_that_cannot_be_unpickled(entries):
         assert entries.load("key") is None
 
 
+def messages(caplog, level):
+    return [record.message for record in caplog.records if record.levelno == level]
+
+
+def test_compilations_are_logged(process, tmp_path, caplog):
+    caplog.set_level(logging.INFO, "dmlcpu")
+    run(process())
+    before, after = messages(caplog, logging.INFO)
+    assert before.startswith(f"compiling {__name__}.double_all for (int64, int64, ")
+    assert after == f"compiled {__name__}.double_all, saved in {only_file(tmp_path).parent}"
+    caplog.clear()
+    run(process())  # from the cache
+    assert caplog.records == []
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows refuses as it does when another process saves")
 def test_a_directory_where_the_file_should_be_is_reported_and_left(process, tmp_path, caplog):
     caplog.set_level(logging.DEBUG, "dmlcpu")
@@ -171,7 +186,7 @@ def test_a_directory_where_the_file_should_be_is_reported_and_left(process, tmp_
         with pytest.warns(RuntimeWarning, match=r"cannot be read \(Is a directory\)") as caught:
             assert run(process()) == (0, 1)
         assert len(caught) == 1
-    assert ["could not be saved" in record.message for record in caplog.records] == [True, True]
+    assert ["could not be saved" in text for text in messages(caplog, logging.DEBUG)] == [True, True]
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -198,7 +213,7 @@ def test_a_folder_that_can_be_neither_read_nor_written_is_reported(process, tmp_
     with pytest.warns(RuntimeWarning, match=r"cannot be read \(Not a directory\)") as caught:
         assert run(kernel) == (0, 1)
     assert len(caught) == 1
-    assert ["could not be saved" in record.message for record in caplog.records] == [True]
+    assert ["could not be saved" in text for text in messages(caplog, logging.DEBUG)] == [True]
 
 
 def test_a_full_disk_is_no_failure_and_leaves_nothing(process, tmp_path, monkeypatch, caplog):
