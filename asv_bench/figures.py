@@ -17,7 +17,7 @@ from pathlib import Path
 import cells
 import charts
 from benchmarks.turns import UNEVEN
-from selections import CALLERS, EVERY, SELECTIONS, TITLES, Row, Throughput
+from selections import CALLERS, EVERY, SELECTIONS, TITLES, Row, Sentence, Throughput
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -97,8 +97,11 @@ def block(match, path, data):
     selection = SELECTIONS[name]
     here = selection.machine, selection.regime
     of_machine = [cell for cell in data if (cell.machine["name"], cell.regime) == here]
-    table = (throughput if isinstance(selection, Throughput) else selected)(name, selection, of_machine)
-    made = markdown(*table) if path.suffix == ".md" else restructured(*table)
+    if isinstance(selection, Sentence):
+        made = sentence(selection, of_machine, code="`" if path.suffix == ".md" else "``")
+    else:
+        table = (throughput if isinstance(selection, Throughput) else selected)(name, selection, of_machine)
+        made = markdown(*table) if path.suffix == ".md" else restructured(*table)
     space = "\n" if path.suffix == ".rst" else ""
     return f"{match['open']}{space}{made}{space}{match['close']}"
 
@@ -121,6 +124,16 @@ def selected(name, selection, of_machine):
     head = [selection.head, *(f"{each}, {unit}" for each in names)]
     head += [f"{named(each, used[0])} / {named(selection.times[-1], used[0])}" for each in selection.ratios]
     return circumstances(used), head, rows
+
+
+def sentence(selection, of_machine, code):
+    """Return a sentence with the least and the greatest ratio of each contender's time to dmlcpu's."""
+    found = {(cell.table, cell.case): cell for cell in of_machine}
+    parts = []
+    for contender in selection.contenders:
+        ratios = [found[row.table, row.case].ratio(contender) for row in selection.rows]
+        parts.append(f"{min(ratios):.0f} to {max(ratios):.0f} times as fast as {NAMES[contender]}")
+    return f"{code}{selection.function}{code} is {' and '.join(parts)}.\n"
 
 
 def throughput(name, selection, of_machine):

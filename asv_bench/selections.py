@@ -62,6 +62,16 @@ class Selection(NamedTuple):
     machine: str = MACHINE
 
 
+class Sentence(NamedTuple):
+    """A sentence about some rows: how many times as fast as each contender a function is, from the least to the most."""
+
+    function: str
+    rows: list[Row]
+    contenders: tuple[str, ...]
+    regime: str = "steady"
+    machine: str = MACHINE
+
+
 class Throughput(NamedTuple):
     """How many calls contenders make in a second, for several Python threads that call one after the other."""
 
@@ -132,6 +142,7 @@ _PEERS = ("onnxruntime", "torch", "numpy")
 
 SELECTIONS = {
     "front": Selection(FRONT, ratios=_PEERS),
+    "front-sentence": Sentence("top_k", [row for row in FRONT if "top_k" in row.label], ("onnxruntime", "torch")),
     "front-slower": Selection(SLOWER, ratios=_PEERS),
     "numpy": Selection(NUMPY, ("numpy", "dmlcpu"), ("numpy",)),
     "torch": Selection(TORCH, ("torch", "torch on dmlcpu"), ("torch",), microseconds=True),
