@@ -63,7 +63,7 @@ class Selection(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """A sentence about some rows: how many times as fast as each contender a function is, from the least to the most."""
+    """A sentence about some rows: how many times as fast as each contender a function is, at least and at most."""
 
     function: str
     rows: list[Row]
