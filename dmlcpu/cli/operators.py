@@ -150,7 +150,8 @@ def _folder_or_file(output: str, suffix: str) -> str:
     """Return the path of a result; a folder stands for a file in it with the input's name."""
     from dmlcpu.files.formats import known
 
-    if (found := known(output)) and found.check:  # there may be a folder of this name: an earlier result
-        return output.rstrip("/\\")
+    stripped = output.rstrip("/\\")
+    if (found := known(stripped)) and found.check:  # there may be a folder of this name: an earlier result
+        return stripped
     is_folder = output.endswith(("/", "\\")) or Path(output).is_dir()
     return f"{output.rstrip('/')}/{{stem}}{suffix}" if is_folder else output

@@ -117,7 +117,9 @@ class _Hdf5Source(FileSource):
         codes = [code for code, _ in filters]
         for code, text in filters:
             if code not in _FILTERS:
-                raise FileError(f"elements behind the filter {code} ({text.decode(errors='replace')})", _KNOWN)
+                raise FileError(
+                    f"elements that pass through the filter {code} ({text.decode(errors='replace')})", _KNOWN
+                )
         if codes != [code for code in _FILTERS if code in codes]:
             raise FileError(f"the filters {codes}", _KNOWN)
         bits = {code: 1 << number for number, code in enumerate(codes)}  # of the mask of filters that a chunk skips

@@ -17,8 +17,8 @@ from dmlcpu.files.targets import fail
 Identity = dict[str, Any]
 
 # What a copy of a file does not have, or another machine's view of it: compared by who looked at the same place before.
-# Numbers of devices are no part of it, as many file systems get another one each time that they are mounted.
-_OF_ONE_PLACE = ("inode", "ctime_ns")
+# Numbers of devices and inodes are no part of it: some file systems give others at each mount.
+_OF_ONE_PLACE = ("ctime_ns",)
 # A file that changes twice within a tick of its file system's clock has the same time after both. Clocks of kernels
 # tick each 1 to 10 ms; times of whole seconds are those of a file system that has no others, where it may be 2 s.
 _TICK, _WHOLE_SECONDS = 20_000_000, 2_000_000_000  # ns
@@ -28,10 +28,10 @@ _LOOKS = 5  # at a file that changes within each tick
 def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = False) -> Identity:
     """Return the identity of a file, or of a zarr folder with everything in it: another state has another one.
 
-    Of another folder only its own times count: it cannot be read, and may have any number of files. A link counts as
-    what it leads to.
+    Another folder cannot be read, and may have any number of files: its own times alone count. A link counts as what it
+    leads to.
 
-    It has ``size`` in bytes, ``mtime_ns``, ``ctime_ns`` and ``inode``, for a folder the sums of all in it. With
+    It has ``size`` in bytes, ``mtime_ns`` and ``ctime_ns``, for a folder the sums of all in it. With
     `content` all is read, and it has ``size`` and ``sha256`` instead. It can be written as JSON. A remote file has
     ``version`` for the others, if its server tells versions.
 
@@ -52,12 +52,10 @@ def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = Fal
         time.sleep(left)
     else:
         raise FileError("what changes all the time", "what stays as it is while it is read")
-    sizes = (each.st_size for each in states if stat.S_ISREG(each.st_mode)) if is_folder else (status.st_size,)
     return {
-        "size": sum(sizes),
+        "size": sum(each.st_size for each in states if stat.S_ISREG(each.st_mode)),
         "mtime_ns": sum(each.st_mtime_ns for each in states),  # the latest may be one of the future, that hides others
         "ctime_ns": sum(each.st_ctime_ns for each in states),
-        "inode": sum(each.st_ino for each in states),
     }
 
 

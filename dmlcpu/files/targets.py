@@ -10,7 +10,7 @@ import shutil
 import stat
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -173,11 +173,16 @@ def resolved(path: str | os.PathLike[str], mark: str | None = None, is_real: boo
     if not (stat.S_ISDIR(mode) if mark else stat.S_ISREG(mode)):
         kind = "a folder" if stat.S_ISDIR(mode) else "a file" if stat.S_ISREG(mode) else "a device or a pipe"
         raise FileError(f"{kind} in the place of the output", f"{'a folder' if mark else 'a file'}, or nothing")
-    if mark and os.listdir(target) and not os.path.exists(os.path.join(target, mark)):
+    if mark and os.listdir(target) and not (os.path.exists(os.path.join(target, mark)) or _is_set_aside(target)):
         raise FileError("a folder of other files in the place of the output", f"a folder with {mark}, or nothing")
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), target)
     return target
+
+
+def _is_set_aside(target: str) -> bool:
+    """Return whether a run was killed while it replaced a folder: the old one is whole under another name."""
+    return any(each.name.endswith(_OLD) for each in stray([os.path.dirname(target)], lambda file: file == target))
 
 
 def _opened(folder: str) -> int | None:
@@ -222,7 +227,7 @@ def put_folder(temporary: str, target: str) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
     else:
         old = temporary.removesuffix(_PART) + _OLD
-        with OnFailure(lambda: _bring_back(old, target)):
+        with _held(target), OnFailure(lambda: _bring_back(old, target)):  # a lock stays with a folder that is renamed
             _set_aside(target, old)
             os.rename(temporary, target)
         with contextlib.suppress(OSError):
@@ -241,11 +246,13 @@ def _set_aside(target: str, old: str) -> None:
         return
     copy = old.removesuffix(_OLD) + "0" + _PART
     with OnFailure(lambda: shutil.rmtree(copy, ignore_errors=True)):
-        shutil.copytree(target, copy, symlinks=True)
-        sync_within(copy)
-        os.rename(copy, old)
-    sync_folder(os.path.dirname(old))
-    shutil.rmtree(target)
+        os.mkdir(copy)
+        with _held(copy):
+            shutil.copytree(target, copy, symlinks=True, dirs_exist_ok=True)
+            sync_within(copy)
+            os.rename(copy, old)
+            sync_folder(os.path.dirname(old))
+            shutil.rmtree(target)
 
 
 def _bring_back(old: str, target: str) -> None:
@@ -312,6 +319,16 @@ def hold(folder: str | os.PathLike[str]) -> int | None:
     return handle
 
 
+@contextlib.contextmanager
+def _held(folder: str) -> Iterator[None]:
+    handle = hold(folder)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
 def is_held(path: str | os.PathLike[str]) -> bool:
     """Return whether a process has a temporary folder in use, by `hold`."""
     try:
@@ -353,6 +370,8 @@ def remove(path: str | os.PathLike[str]) -> None:
     """
     folder, name = os.path.split(path)
     temporary = _TEMPORARY.fullmatch(name)
+    if temporary and not temporary["old"] and os.path.lexists(os.fspath(path).removesuffix(_PART) + _OLD):
+        return  # the sign that the target is not the new folder: the old one could not be brought back yet
     if temporary and temporary["old"]:
         target, new = os.path.join(folder, temporary["name"]), os.fspath(path).removesuffix(_OLD) + _PART
         if os.path.lexists(new) or not os.path.lexists(target):

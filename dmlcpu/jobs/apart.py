@@ -56,9 +56,11 @@ class Apart:
         return self._folded(self._found(path))
 
     def _folded(self, file: str) -> str:
-        """Return what all names are that a file system takes for this one."""
+        """Return one form for all names that the file system takes for this one."""
         if is_remote(file) or not self._is_blind(os.path.dirname(file)):
             return file
+        if os.name == "nt":  # which compares letter by letter
+            return "".join(each.upper() if len(each.upper()) == 1 else each for each in file)
         return unicodedata.normalize("NFC", unicodedata.normalize("NFD", file).casefold())
 
     def _found(self, path: str) -> str:
@@ -131,14 +133,15 @@ class Apart:
 def is_case_blind(folder: str) -> bool:
     """Return whether a folder takes names that differ in capitals for one, as those of macOS and Windows do.
 
-    Nothing is written: a name that is there is looked up in other capitals. Of a folder that does not exist yet, or has
-    no names with letters, the folder around it tells.
+    Nothing is written: a name that is there is looked up in other capitals. If a folder does not exist yet, or has no
+    names with letters, the folder around it decides.
     """
     with contextlib.suppress(OSError):
         with os.scandir(folder) as entries:
-            other = next((each for entry in entries if (each := entry.name.swapcase()) != entry.name), None)
-        if other is not None:
-            return os.path.lexists(os.path.join(folder, other)) and other not in os.listdir(folder)
+            name = next((each.name for each in entries if each.name.swapcase() != each.name), None)
+        if name is not None:
+            one, other = (os.path.join(folder, each) for each in (name, name.swapcase()))
+            return os.path.lexists(other) and os.path.samestat(os.lstat(one), os.lstat(other))
     around = os.path.dirname(folder)
     return around != folder and is_case_blind(around)
 

@@ -117,7 +117,7 @@ def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job |
     if pattern is not None:
         pattern = local(pattern)
         if paths:
-            entry.place.refuse("files", "given beside glob", "one of both")
+            entry.place.refuse("files", "given together with glob", "one of both")
         paths = _matching(entry, pattern, directory)
         if not paths and not entry.place.faults:
             entry.place.refuse("glob", f"{pattern!r}, which matches no file", f"a pattern of files in {directory}")

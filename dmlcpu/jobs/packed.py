@@ -9,7 +9,7 @@ from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import FileInput, Job, Task, Work
 
 Check = Callable[[Task], Task]
-_OF_FILES = ("size", "mtime_ns", "ctime_ns", "inode")  # what most identities have, kept without these names
+_OF_FILES = ("size", "mtime_ns", "ctime_ns")  # what most identities have, kept without these names
 
 
 def _pack(where: str, job: Job, more: Any = None) -> bytes | None:

@@ -71,7 +71,10 @@ class Prepared(NamedTuple):
         """Return whether a file is the file of jobs, the manifest, or one that a job reads or writes."""
         file = os.path.realpath(path)
         own: list[PathLike] = [self.source, *([self.manifest.path] if self.manifest else [])]
-        return any(os.path.realpath(each) == file for each in own) or self.apart.uses(path)
+        if any(os.path.realpath(each) == file for each in own) or self.apart.uses(path):
+            return True
+        there = [each for each in own if os.path.exists(each)] if os.path.exists(path) else []
+        return any(os.path.samefile(each, path) for each in there)  # by another name: a link, or other capitals
 
 
 def prepare(

@@ -132,7 +132,7 @@ def run_jobs(
         Seconds that a job may take, without the compilation of kernels. A job that takes longer has failed, and the
         process that runs it is ended: jobs run in worker processes, each by itself, also if `workers` is 1.
     keep_going : bool, default False
-        Run the jobs that are right even if others are not.
+        Run the valid jobs even if others are not valid.
     check_as_you_go : bool, default False
         Check the files of a job, and what it asks for, just before it runs; before anything runs, only what jobs look
         like is checked. So very many jobs begin at once. A job with such a fault has failed.
@@ -158,7 +158,7 @@ def run_jobs(
     Raises
     ------
     JobsError
-        If a job is not right, and not `keep_going`: its `faults` are all that is wrong, and nothing has been run.
+        If a job is not valid, and not `keep_going`: its `faults` are all that is wrong, and nothing has been run.
     ManifestError
         If the manifest is another kind of file, or another run uses it.
     WorkerError
@@ -193,7 +193,7 @@ def run_jobs(
     """
     start = time.perf_counter()
     if scheduler and executor is not None:
-        raise DmlError("run_jobs", "executor", "given beside scheduler", "one of both")
+        raise DmlError("run_jobs", "executor", "given together with scheduler", "one of both")
     scheduler = address_of(scheduler)
     if executor is not None and workers is None:
         workers = getattr(executor, "_max_workers", None) or getattr(executor, "num_workers", 1)
@@ -206,10 +206,10 @@ def run_jobs(
         if not 0 < timeout < math.inf:
             raise DmlError("run_jobs", "timeout", str(timeout), "more than 0 seconds")
         if scheduler or executor is not None:  # which bring workers of their own: no timeout can end these
-            found = f"given beside {'scheduler' if scheduler else 'executor'}"
+            found = f"given together with {'scheduler' if scheduler else 'executor'}"
             raise DmlError("run_jobs", "timeout", found, "one of both")
     if force and retry_failed:
-        raise DmlError("run_jobs", "force", "True beside retry_failed", "one of both")
+        raise DmlError("run_jobs", "force", "True together with retry_failed", "one of both")
     log = of_this_machine("log", log)
     limits = limits_of(workers, threads, max_memory, scheduler)
     if scheduler:

@@ -26,6 +26,8 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
+from dmlcpu.runtime.uninterrupted import say
+
 _log = logging.getLogger("dmlcpu")
 _DIGEST_BYTES = 32
 _FORMAT = 2  # of what an entry is made of
@@ -35,8 +37,8 @@ _warned = _warned_of_others = False
 class _Entry(CompileResultCacheImpl):  # type: ignore[misc]
     """What an entry is made of: all that Numba saves, but for the environments of helpers that have no constants.
 
-    An environment is for Python objects, which no kernel has. To load one, Numba imports the module of the helper; of a
-    `min` in a kernel that may be one that imports SciPy.
+    An environment is for Python objects, which no kernel has. To load one, Numba imports the helper's module; for `min`
+    in a kernel, that module may import SciPy.
     """
 
     def reduce(self, data: Any) -> Any:
@@ -61,15 +63,15 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return what was compiled for a signature before, or None.
 
-        Numba first loads all that its compiler knows, as it does again before it compiles: of a first call in a process
-        that took 0.4 s of 0.5, more if SciPy is installed. Machine code calls only Numba's runtime.
+        Numba's own method first loads all that the compiler knows. That takes 0.4 s of a first call's 0.5 s, more with
+        SciPy; before it compiles, Numba does it anyway. Machine code calls only Numba's runtime.
         """
         rtsys.initialize(target_context)
         found = None
         with self._guard_against_spurious_io_errors():
             found = self._load_overload(sig, target_context)
         if found is None:
-            _log.info("compiling %s for %s", self._label(), sig)
+            say(logging.INFO, "compiling %s for %s", self._label(), sig)
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -79,7 +81,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         except OSError as error:  # a full disk, a folder that has gone: the kernel in memory is as good
             _log.debug("a compiled kernel could not be saved (%s)", error)
         else:
-            _log.info("compiled %s, saved in %s", self._label(), self.cache_path)
+            say(logging.INFO, "compiled %s, saved in %s", self._label(), self.cache_path)
 
     def _label(self) -> str:
         return f"{self._py_func.__module__}.{self._py_func.__name__}"

@@ -15,11 +15,9 @@ from numba.core.compiler import Compiler
 from numba.extending import register_jitable
 
 from dmlcpu.runtime.cache import KernelCache
-from dmlcpu.runtime.uninterrupted import uninterrupted
+from dmlcpu.runtime.uninterrupted import say, uninterrupted
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-_log = logging.getLogger("dmlcpu")
 
 # A function compiled for a caller gets that caller's options unless it has its own, and the cache serves all callers.
 OWN_OPTIONS: dict[str, Any] = {"fastmath": False, "forceinline": False}
@@ -117,7 +115,7 @@ def _make(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 @functools.cache
 def _tell_once(reason: str) -> None:
-    _log.warning("compiled kernels cannot be cached (%s); set NUMBA_CACHE_DIR to a writable folder", reason)
+    say(logging.WARNING, "compiled kernels cannot be cached (%s); set NUMBA_CACHE_DIR to a writable folder", reason)
 
 
 def digest(function: Callable[..., Any], options: dict[str, Any] = _KERNEL_OPTIONS) -> str:

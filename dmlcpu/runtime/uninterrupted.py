@@ -7,18 +7,24 @@ thread as any call does.
 """
 
 import atexit
+import contextlib
 import contextvars
+import logging
 import os
+import queue
 import sys
 import threading
 import traceback
 from _thread import allocate_lock, start_new_thread
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from numba.core import event
 from numba.core.compiler_lock import global_compiler_lock
 
+_log = logging.getLogger("dmlcpu")
+_lines: queue.SimpleQueue[tuple[int, str, tuple[object, ...]]] = queue.SimpleQueue()
+_worker = 0  # the thread that another one waits for
 _closed = False
 
 
@@ -36,7 +42,7 @@ def uninterrupted(function: Callable[..., Any], *args: Any) -> Any:
     def work() -> None:
         nonlocal result, error
         try:
-            with global_compiler_lock:
+            with global_compiler_lock, _waited_for():
                 # The interpreter ends if it is closed: the result is not needed then.
                 result = None if _closed else context.run(function, *args)
         except BaseException as raised:
@@ -49,13 +55,39 @@ def uninterrupted(function: Callable[..., Any], *args: Any) -> Any:
     except RuntimeError:  # the system has no more threads
         work()
     while not working.acquire(timeout=_LOOK):
-        pass
+        _log_lines()
+    _log_lines()
     try:
         if error is not None:
             raise error
         return result
     finally:
         error = None  # it would keep itself, and the arguments, in memory
+
+
+@contextlib.contextmanager
+def _waited_for() -> Iterator[None]:
+    """Note that another thread waits for this one."""
+    global _worker
+    before, _worker = _worker, threading.get_ident()
+    try:
+        yield
+    finally:
+        _worker = before
+
+
+def say(level: int, text: str, *args: object) -> None:
+    """Log a line, but not in a thread that the main one waits for: a log handler's lock may be the main thread's."""
+    _lines.put((level, text, args))
+    if threading.get_ident() != _worker:
+        _log_lines()
+
+
+def _log_lines() -> None:
+    with contextlib.suppress(queue.Empty):
+        while True:
+            level, text, args = _lines.get_nowait()
+            _log.log(level, text, *args)
 
 
 def _is_interruptible() -> bool:

@@ -22,7 +22,7 @@ from dmlcpu.files import Writer, create
 from dmlcpu.files.base import FileError, whole
 from dmlcpu.files.npy import check_size, read_header
 from dmlcpu.files.stored import open_file, size_of
-from dmlcpu.files.targets import make_folder, put_folder, remove, sync_folder
+from dmlcpu.files.targets import hold, is_held, make_folder, put_folder, remove, stray, sync_folder
 from dmlcpu.search.codes import MOST_EXPONENT, Frame
 from dmlcpu.search.spaces import METRICS, check_depth, space_of
 from dmlcpu.search.vectors import Limits, Stored
@@ -79,6 +79,10 @@ def new_index(
         writers[array].sinks[array].write(region, np.ascontiguousarray(rows))
 
     os.mkdir(temporary)
+    held = hold(temporary)
+    for left in stray([folder], lambda file: file == target) if held is not None else ():
+        if not is_held(left):  # of a process that was killed
+            remove(left)
     try:
         for array, tensor in tensors.items():
             writers[array] = create(os.path.join(temporary, f"{array}.npy"), {array: tensor}, token)
@@ -93,6 +97,8 @@ def new_index(
         for writer in writers.values():
             writer.discard()
         remove(temporary)
+        if held is not None:
+            os.close(held)
 
 
 def own_arrays(space: Any, limits: Limits) -> dict[str, Array]:

@@ -93,7 +93,7 @@ def test_it_stays_if_there_is_no_space_for_its_copy(
     writer = layers.folder(tmp_path / "y.zarr")
 
     def full(_: str, copy: str, **__: object) -> None:
-        os.mkdir(copy)
+        Path(copy, "c").mkdir()
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(shutil, "copytree", full)
@@ -101,6 +101,34 @@ def test_it_stays_if_there_is_no_space_for_its_copy(
         writer.put_in_place()
     writer.discard()
     check(tmp_path / "y.zarr", ARRAY)
+
+
+def test_an_old_folder_that_cannot_be_brought_back_yet_is_kept(
+    tmp_path: Path, layers: Layers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder in it cannot be removed, for now: neither the old folder nor the new one may be lost."""
+    target = tmp_path / "y.zarr"
+    writer = layers.folder(target)
+    removed = shutil.rmtree
+
+    def refused(path: Any, ignore_errors: bool = False) -> None:
+        if Path(path) == target:
+            (target / "zarr.json").unlink(missing_ok=True)
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        removed(path, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", refused)
+    with pytest.raises(PermissionError):
+        writer.put_in_place()
+    writer.discard()
+    for path in strays(target):
+        with contextlib.suppress(PermissionError):
+            remove(path)
+    create(target, {"y": Tensor(ARRAY.shape, ARRAY.dtype)}, "0b").discard()  # what is left is no fault of the next run
+    monkeypatch.setattr(shutil, "rmtree", removed)
+    for path in strays(target):
+        remove(path)
+    check(target, ARRAY)
 
 
 @pytest.mark.parametrize("error", [Killed, OSError])

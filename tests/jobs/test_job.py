@@ -165,7 +165,7 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
             ],
         ),
         ({"attrs": {"x": 1}}, ["attrs.x: given in inputs, too; allowed: one of both"]),
-        ({"glob": "*", "files": ["a.npy"]}, ["files: given beside glob; allowed: one of both"]),
+        ({"glob": "*", "files": ["a.npy"]}, ["files: given together with glob; allowed: one of both"]),
         ({"inputs": {"x": {"name": "x"}}}, ["inputs.x.path: missing; allowed: a file"]),
         (
             {"inputs": {"x": {"path": "a", "nam": "x"}}},

@@ -16,6 +16,7 @@ from dmlcpu.batch import JobsError, plan_jobs, run_jobs
 from dmlcpu.jobs import operations
 from dmlcpu.jobs.operations import is_path, operation_of, version_of
 from dmlcpu.jobs.progress import Progress
+from dmlcpu.models.operation import ModelOperation
 from dmlcpu.operators import OPERATORS
 
 
@@ -96,7 +97,8 @@ def test_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert before == version_of("model.json")
     for name, operator in OPERATORS.items():  # any of which a model may run
         changed = {**OPERATORS, name: dataclasses.replace(operator, version=operator.version + 1)}
-        monkeypatch.setattr("dmlcpu.jobs.operations.OPERATORS", changed)
+        for module in ("jobs.operations", "models.operation"):
+            monkeypatch.setattr(f"dmlcpu.{module}.OPERATORS", changed)
         assert version_of("model.json") != before
 
 
@@ -206,10 +208,10 @@ def test_data_of_a_model_that_change(
     model["resources"]["x"]["initialValues"] = {"sourcePath": "data.npy"}
     jobs = save_jobs(tmp_path, [{"op": "model.json", "output": {"values": "y.npy"}}])
     (tmp_path / "model.json").write_text(json.dumps(model))
-    read, reads = operations._read, []
+    reads = []
 
     def read_and_change(path: Path) -> operations.Operation:
-        found = read(path)
+        found = ModelOperation(path)
         reads.append(path)
         if len(reads) == 1:
             time.sleep(0.02)  # times of files are as coarse as the system's tick
@@ -217,7 +219,8 @@ def test_data_of_a_model_that_change(
         return found
 
     if while_read:
-        monkeypatch.setattr(operations, "_read", read_and_change)
+        monkeypatch.setattr("dmlcpu.models.operation.ModelOperation", read_and_change)
+        read_and_change.version = ModelOperation.version
     else:
         assert run_jobs(jobs).done == 1
         assert np.load(tmp_path / "y.npy").tolist() == [9, 7]

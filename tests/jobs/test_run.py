@@ -314,10 +314,16 @@ def test_errors_can_be_pickled(tmp_path: Path) -> None:
         ({"retries": -1}, "retries is -1; allowed: at least 0"),
         ({"timeout": 0}, "timeout is 0; allowed: more than 0 seconds"),
         ({"timeout": float("nan")}, "timeout is nan; allowed: more than 0 seconds"),
-        ({"timeout": 1, "executor": ThreadPoolExecutor()}, "timeout is given beside executor; allowed: one of both"),
-        ({"timeout": 1, "scheduler": "tcp://127.0.0.1:9"}, "timeout is given beside scheduler; allowed: one of both"),
+        (
+            {"timeout": 1, "executor": ThreadPoolExecutor()},
+            "timeout is given together with executor; allowed: one of both",
+        ),
+        (
+            {"timeout": 1, "scheduler": "tcp://127.0.0.1:9"},
+            "timeout is given together with scheduler; allowed: one of both",
+        ),
         ({"force": True, "retry_failed": True}, "force"),
-        ({"executor": ThreadPoolExecutor(), "scheduler": "local"}, "executor is given beside scheduler"),
+        ({"executor": ThreadPoolExecutor(), "scheduler": "local"}, "executor is given together with scheduler"),
     ],
 )
 def test_options_that_do_not_fit(tmp_path: Path, options: dict[str, Any], error: str) -> None:

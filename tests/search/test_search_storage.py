@@ -435,3 +435,15 @@ def test_a_loaded_float_index_can_be_changed_without_its_files(saved_floats):
         again.search(VECTORS, 5), FloatIndex(VECTORS, "cosine", np.arange(20) * 2).search(VECTORS, 5), strict=True
     ):
         assert np.array_equal(found, expected)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no locks by which a folder in use is known")
+def test_what_a_killed_save_has_left_is_removed_or_brought_back(tmp_path):
+    vectors = np.ones((3, 4), np.float32)
+    FloatIndex(vectors).save(tmp_path / "x.index")
+    (tmp_path / "x.index").rename(tmp_path / ".x.index.0a.old.part")  # between two renames
+    (tmp_path / ".x.index.0a.part").mkdir()
+    (tmp_path / ".x.index.0b.part").mkdir()
+    FloatIndex(vectors[:2]).save(tmp_path / "x.index")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.index"]
+    assert FloatIndex.load(tmp_path / "x.index").ntotal == 2
