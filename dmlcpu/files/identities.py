@@ -33,7 +33,7 @@ def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = Fal
 
     It has ``size`` in bytes, ``mtime_ns`` and ``ctime_ns``, for a folder the sums of all in it. With
     `content` all is read, and it has ``size`` and ``sha256`` instead. It can be written as JSON. A remote file has
-    ``version`` for the others, if its server tells versions.
+    ``version`` in place of the others, if its server reports versions.
 
     With `settled` a change that comes later gives another identity for sure: if the times are within a tick of now, it
     waits for that to pass. Raises OSError, and FileError for a pipe, a device, or a file that changes all the time.
@@ -60,7 +60,7 @@ def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = Fal
 
 
 def differs(before: Any, now: Mapping[str, Any], *, same_place: bool) -> bool:
-    """Return whether a file is another than before, as far as what is known now tells.
+    """Return whether a file has changed, judged by the fields that are known now.
 
     same_place: both were seen by this machine, of the same file and not of a copy. Otherwise size and time of change
     have to do, as copies keep them.

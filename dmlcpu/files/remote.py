@@ -144,9 +144,9 @@ def _matching(system: Any, stripped: str, pattern: str) -> list[str]:
 def identity(url: str, format_: Format | None, *, content: bool) -> dict[str, int | str]:
     """Return the identity of a remote file, or of a folder with everything in it.
 
-    It has ``size`` and ``version``, a digest of what the server tells of versions (ETag, time); with `content` it has
-    ``sha256`` instead. It has ``size`` alone if the server tells nothing, and for folders of web servers, which
-    have no list of files.
+    It has ``size`` and ``version``, a digest of the version that the server reports (ETag, time); with `content` it has
+    ``sha256`` instead. It has ``size`` alone if the server reports no version, and for folders on web servers,
+    which do not list files.
     """
     while (copy := url.partition(_NAME))[0].partition("://")[0] in _COPIES and copy[2]:  # which may be old
         url = copy[2]

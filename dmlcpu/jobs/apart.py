@@ -160,6 +160,6 @@ def _twice(text: str, job: _At, other: _At, allowed: str) -> tuple[str, str]:
 
 
 def _around(file: str) -> Iterator[str]:
-    """Yield the folders, of those that are read as one, that a file would be in."""
+    """Yield the folders around a file that are read and replaced as one."""
     if any(suffix + os.sep in file.lower() for suffix in _WHOLE):
         yield from (str(each) for each in Path(file).parents if each.suffix.lower() in _WHOLE)

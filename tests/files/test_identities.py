@@ -20,8 +20,8 @@ def test_file(tmp_path: Path, content: bool) -> None:
     os.utime(path, ns=(5, 7))
     status = path.stat()
     of_file = {"mtime_ns": 7, "ctime_ns": status.st_ctime_ns}
-    told = {"sha256": hashlib.sha256(b"abc").hexdigest()} if content else of_file
-    assert identity(path, content=content) == {"size": 3} | told
+    expected = {"sha256": hashlib.sha256(b"abc").hexdigest()} if content else of_file
+    assert identity(path, content=content) == {"size": 3} | expected
     with pytest.raises(FileNotFoundError):
         identity(tmp_path / "none", content=content)
 
@@ -97,7 +97,7 @@ def test_other_folders_are_not_searched(tmp_path: Path, content: bool) -> None:
 
 @pytest.mark.parametrize("name", ["x.npy", "x.zarr/zarr.json"])
 def test_a_link_that_is_switched(tmp_path: Path, name: str) -> None:
-    """Both have the same size and times, as of archives whose times are made equal."""
+    """Both have the same size and time of change, as files that come from archives with equal times."""
     for version in ("v1", "v2"):
         file = tmp_path / version / name
         file.parent.mkdir(parents=True)

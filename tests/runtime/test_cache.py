@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numba
 import numpy as np
-import processes
 import pytest
 from numba.core.caching import UserProvidedCacheLocator
 
@@ -385,19 +384,3 @@ def test_a_folder_of_another_user(monkeypatch, tmp_path):
     if os.getuid() == 0:
         os.chown(tmp_path, 54321, -1)
         assert cache.exposed(tmp_path) == str(tmp_path)
-
-
-FIRST_CALLS = """
-import sys
-import numpy as np
-import dmlcpu
-x = np.ones((40, 10), np.float32)
-dmlcpu.top_k(x, 2)
-dmlcpu.scatter_nd(x, np.ones((3, 1), np.int64), x[:3])
-"""
-
-
-def test_calls_of_cached_kernels_load_no_compiler():
-    """What Numba's compiler knows takes 0.4 s to load, and imports SciPy where it is installed."""
-    processes.run(FIRST_CALLS)  # fills the cache
-    processes.run(FIRST_CALLS + "assert not {'numba.np.arraymath', 'scipy.linalg'} & set(sys.modules)")

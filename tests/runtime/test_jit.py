@@ -233,3 +233,19 @@ def test_without_a_place_for_the_cache_kernels_are_compiled_uncached(monkeypatch
         "compiled kernels cannot be cached (cannot cache function: no locator available); set NUMBA_CACHE_DIR to a "
         "writable folder"
     ]
+
+
+FIRST_CALLS = """
+import sys
+import numpy as np
+import dmlcpu
+x = np.ones((40, 10), np.float32)
+dmlcpu.top_k(x, 2)
+dmlcpu.scatter_nd(x, np.ones((3, 1), np.int64), x[:3])
+"""
+
+
+def test_calls_of_cached_kernels_load_no_compiler():
+    """What Numba's compiler knows takes 0.4 s to load, and imports SciPy where it is installed."""
+    run(FIRST_CALLS)  # fills the cache
+    run(FIRST_CALLS + "assert not {'numba.np.arraymath', 'scipy.linalg'} & set(sys.modules)")

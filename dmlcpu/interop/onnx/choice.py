@@ -26,7 +26,7 @@ PRODUCTS = {
 TAKEN = {"TopK", "ScatterND", "ScatterElements", "Scatter", *PRODUCTS}
 _DYNAMIC = "DynamicQuantizeLinear"
 EXACT = "ONNX Runtime is set to be exact"
-INEXACT = "it may saturate, and ONNX Runtime refuses to be exact beside int8 by int8"
+INEXACT = "it may saturate: ONNX Runtime refuses to be exact in a model that also multiplies int8 by int8"
 FASTER = "ONNX Runtime is faster here"
 _JOINED = "ONNX Runtime joins it with its neighbours"
 # Why nodes that there is a kernel for were left to ONNX Runtime.

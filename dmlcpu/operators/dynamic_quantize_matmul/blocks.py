@@ -21,8 +21,8 @@ SOURCES = ("x", "b")
 def estimate(**arguments: Any) -> Estimate:
     """Return the results and the memory of a call; refuse what the function refuses. Nothing is read or compiled."""
     _, product = _product(arguments)
-    told = blocks.estimate(lambda _: product)
-    return told._replace(memory=told.memory + product.reading * math.prod(product.call.a.shape))
+    found = blocks.estimate(lambda _: product)
+    return found._replace(memory=found.memory + product.reading * math.prod(product.call.a.shape))
 
 
 def run(
