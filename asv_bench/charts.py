@@ -73,7 +73,7 @@ def ratios(path, title, cells, labels=None):
         axes.axvline(1, color=drawing.COLOURS["dmlcpu"][mode], linewidth=1.5)
         axes.set_xscale("log")
         drawing.plain_ticks(axes.xaxis)
-        axes.set_yticks(list(places), [label for label, _ in rows])
+        drawing.name_rows(axes, list(places), [label for label, _ in rows])
         axes.set_xlim(min(0.5, 0.8 * min(min(found.values()) for _, found in rows)), None)
         axes.set_xlabel(
             "times as long as dmlcpu; at the right the best of them (hatched: dmlcpu is slower)", loc="right"
@@ -84,7 +84,8 @@ def ratios(path, title, cells, labels=None):
 
     words = f"{title}: the times of other libraries as multiples of dmlcpu's. The best of them: "
     words += "; ".join(f"{label}: {min(found.values()):.2g}" for label, found in rows)
-    return Chart(path, words.replace("`", ""), rows, draw, (9, 1.6 + 0.27 * len(rows)))
+    size, narrow = (9, 1.6 + 0.27 * len(rows)), (1.9 + 0.42 * len(rows), 1)
+    return Chart(path, words.replace("`", ""), rows, draw, size, narrow=narrow)
 
 
 def legend(axes, mode, title, contenders):
@@ -96,10 +97,10 @@ def legend(axes, mode, title, contenders):
     axes.figure.legend(
         handles=handles,
         loc="outside upper left",
-        ncols=len(handles),
+        ncols=2 if drawing.is_narrow(axes) else len(handles),
         handletextpad=0.1,
         columnspacing=1.5,
-        title=title,
+        title=drawing.cut(axes, title),
         title_fontproperties={"weight": "bold", "size": 11},
         alignment="left",
     )
@@ -134,13 +135,13 @@ def roofline(path, unit, cells):
         for place, (_, part) in zip(places, rows, strict=True):
             at_the_right(axes, place, f"{part:.2f}")
         axes.axvline(1, color=drawing.INK[mode], linewidth=1, linestyle="--")
-        axes.set_yticks(list(places), [label for label, _ in rows])
+        drawing.name_rows(axes, list(places), [label for label, _ in rows])
         axes.set_ylim(-0.6, len(rows) - 0.4)
         axes.set_xlabel(f"part {what}, on as many threads; beyond 1: in the caches", loc="right")
         axes.figure.suptitle(f"Part of the machine's limit: {unit}", x=0.01, ha="left", fontweight="bold", fontsize=11)
 
     words = f"The part {what} that dmlcpu reaches: " + "; ".join(f"{case}: {part:.2f}" for case, part in rows)
-    return Chart(path, words, rows, draw, (9, 1.3 + 0.27 * len(rows)))
+    return Chart(path, words, rows, draw, (9, 1.3 + 0.27 * len(rows)), narrow=(1.6 + 0.42 * len(rows), 1))
 
 
 def at_the_right(axes, place, text):

@@ -188,10 +188,12 @@ def history_chart(name, group, commits, cases, found):
 
     words = f"Milliseconds of {TITLES[group]} at {len(commits)} commits, for {len(cases)} cases"
     path = DOCS / "charts" / name / f"history_{group.lower()}.svg"
-    return drawing.Chart(path, words, [commits, cases, found], draw, (9, 0.6 + 2.5 * rows), (rows, columns))
+    size, narrow = (9, 0.6 + 2.5 * rows), (0.8 + 2.5 * len(cases), len(cases))
+    return drawing.Chart(path, words, [commits, cases, found], draw, size, (rows, columns), narrow)
 
 
 def draw_panel(panel, mode, commits, case, lines, found):
+    small, every = (9, 2) if drawing.is_narrow(panel) else (7, 1)
     for contender, line in lines.items():
         ours = contender == "dmlcpu"
         milliseconds = [math.nan if value is None else value * 1e3 for value in line]
@@ -201,10 +203,12 @@ def draw_panel(panel, mode, commits, case, lines, found):
     for step in found:
         place = commits.index(step.commit)
         panel.axvline(place, color=drawing.PALE[mode], linewidth=0.8, linestyle=":")
-        panel.annotate(f"x{step.factor:.2g}", (place, 1), xycoords=("data", "axes fraction"), fontsize=7, ha="center")
+        panel.annotate(
+            f"x{step.factor:.2g}", (place, 1), xycoords=("data", "axes fraction"), fontsize=small, ha="center"
+        )
     panel.set_yscale("log")
     drawing.plain_ticks(panel.yaxis)
-    panel.set_xticks(range(len(commits)), commits, rotation=90, fontsize=7)
+    panel.set_xticks(range(0, len(commits), every), commits[::every], rotation=90, fontsize=small)
     panel.set_title(case, fontsize=9, loc="left", pad=12)
     panel.grid(axis="y")
 

@@ -124,13 +124,14 @@ def chart_of(found):
         for axis, (name, rows) in zip(flat, panels.items(), strict=False):
             draw_panel(axis, mode, name, rows)
         handles = flat[0].get_legend_handles_labels()
-        flat[0].figure.legend(*handles, loc="outside upper left", ncols=3)
+        flat[0].figure.legend(*handles, loc="outside upper left", ncols=1 if drawing.is_narrow(flat[0]) else 3)
 
     best = "; ".join(f"{name}: {max(row['awake'] for row in rows[:1]) / min(row['awake'] for row in rows):.3g}"
                      for name, rows in panels.items())  # fmt: skip
     words = f"Computed speed-ups on 1 to 256 threads. The highest of calls in a row: {best}"
     path = DOCS / "charts" / found["machine"]["name"] / "scaling.svg"
-    return drawing.Chart(path, words, panels, draw, (9, 0.6 + 2.4 * count), (count, columns))
+    size, narrow = (9, 0.6 + 2.4 * count), (0.6 + 2.4 * len(panels), len(panels))
+    return drawing.Chart(path, words, panels, draw, size, (count, columns), narrow)
 
 
 def draw_panel(axis, mode, name, rows):
@@ -143,5 +144,5 @@ def draw_panel(axis, mode, name, rows):
     drawing.plain_ticks(axis.yaxis)
     axis.set_xticks(threads[::2], [str(each) for each in threads[::2]])
     axis.set_xticks([], minor=True)
-    axis.set_title(name.replace(", ", "\n", 1), fontsize=8, loc="left")
+    axis.set_title(name.replace(", ", "\n", 1), fontsize=9 if drawing.is_narrow(axis) else 8, loc="left")
     axis.grid()

@@ -21,7 +21,10 @@ extensions = [
     "numpydoc",
     "sphinx_copybutton",
     "sphinx_design",
+    "myst_parser",
     "from_the_package",
+    "page_links",
+    "pictures",
 ]
 exclude_patterns = ["_build"]
 default_role = "py:obj"
@@ -43,8 +46,11 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ |> "
 copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = f"dmlcpu {release}"
 html_copy_source = False
 html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
+html_favicon = "_static/favicon.svg"
+html_theme_options = {"light_logo": "logo.svg", "dark_logo": "logo-dark.svg"}

@@ -77,7 +77,7 @@ def _read_sphinx():
     """Have docutils read what only Sphinx knows."""
     for name in ("grid", "grid-item-card", "tab-set", "tab-item", "glossary"):
         directives.register_directive(name, _WithContent)
-    own = ("command-help", "feature-levels", "kernel-table")
+    own = ("chart", "command-help", "feature-levels", "kernel-table")
     auto = ("autoattribute", "autoclass", "autodata", "autoexception", "autofunction", "automethod", "automodule")
     for name in (*own, *auto, "autosummary", "currentmodule", "literalinclude", "toctree"):
         directives.register_directive(name, _WithoutBlocks)
