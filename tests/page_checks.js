@@ -1,6 +1,7 @@
 // What is wrong with the page that a browser shows. page_checks.py calls contents and appearance.
 
 const TEXT_CONTRAST = 4.5; // WCAG 2, level AA
+const LEAST_LETTERS = 11; // CSS pixels
 
 function name(element) {
   const id = element.id ? `#${element.id}` : "";
@@ -22,13 +23,20 @@ async function contents() {
   };
 }
 
-// Faults at the present width and in the present colour scheme, and the page's background.
-function appearance(scheme) {
+// Faults at the present width and in the present colour scheme, the page's background, and the drawings it shows. A scheme
+// changes no sizes, and a width no colours.
+function appearance(scheme, narrow) {
   for (const each of document.getAnimations()) each.cancel(); // colours that are still on their way to the new scheme
   backgrounds = new Map();
+  const ofLayout = () => [...sidewaysScroll(), ...cutOff(), ...(narrow ? smallTexts() : doNotFit())];
   return {
     background: backgroundOf(document.body).join(", "),
-    faults: [...sidewaysScroll(), ...cutOff(), ...wrongVariants(scheme), ...faintTexts()],
+    faults: [
+      ...(scheme === "light" ? ofLayout() : []),
+      ...wrongVariants(scheme),
+      ...(narrow ? [] : faintTexts()),
+    ],
+    drawings: narrow ? drawings() : [],
   };
 }
 
@@ -60,6 +68,22 @@ function cutOff() {
   return cut.map((element) => `${name(element)} is cut off`);
 }
 
+// Code and tables that scroll in their boxes.
+function doNotFit() {
+  const boxes = [...document.querySelectorAll("article pre, article .table-wrapper")];
+  const wide = boxes.filter((box) => box.scrollWidth > box.clientWidth + 1);
+  return wide.map((box) => `${name(box)} is ${box.scrollWidth} px wide, not ${box.clientWidth}`);
+}
+
+// The files of drawings that are shown, and their widths.
+function drawings() {
+  const shown = [...document.images].filter((image) => image.checkVisibility());
+  return shown.map((image) => {
+    const source = [...image.parentElement.querySelectorAll("source")].find((each) => matchMedia(each.media).matches);
+    return [name(image), new URL(source ? source.srcset : image.src, location).href, image.clientWidth];
+  });
+}
+
 function wrongVariants(scheme) {
   const shown = (element) => getComputedStyle(element).display !== "none";
   const wrong = [...document.querySelectorAll(".only-light, .only-dark")].filter(
@@ -68,14 +92,20 @@ function wrongVariants(scheme) {
   return wrong.map((element) => `${name(element)} is ${shown(element) ? "shown" : "hidden"}`);
 }
 
-function faintTexts() {
-  const faint = new Map(); // one text for each pair of colours, because a page has thousands of texts
+// The elements of texts that are shown, and their styles.
+function* shownTexts() {
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
     if (!texts.currentNode.data.trim()) continue;
     const element = texts.currentNode.parentElement;
     if (!element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
-    const style = getComputedStyle(element);
+    yield [element, getComputedStyle(element)];
+  }
+}
+
+function faintTexts() {
+  const faint = new Map(); // one text for each pair of colours, because a page has thousands of texts
+  for (const [element, style] of shownTexts()) {
     const background = backgroundOf(element);
     const drawn = over(colour(element.closest("svg") ? style.fill : style.color), background);
     const contrast = contrastOf(drawn, background);
@@ -85,6 +115,18 @@ function faintTexts() {
     }
   }
   return [...faint.values()];
+}
+
+function smallTexts() {
+  const small = new Map(); // one text for each size; 0 hides a text
+  for (const [element, style] of shownTexts()) {
+    const scale = element.closest("svg") ? element.getScreenCTM().d : 1;
+    const size = (parseFloat(style.fontSize) * scale).toFixed(1);
+    if (size > 0 && size < LEAST_LETTERS && !small.has(size)) {
+      small.set(size, `${name(element)} has letters of ${size} px`);
+    }
+  }
+  return [...small.values()];
 }
 
 let backgrounds = new Map(); // of elements, at the present appearance

@@ -1,5 +1,8 @@
 """Checks of built HTML pages in headless Chromium. page_checks.js has those of one page as it is shown."""
 
+import functools
+import math
+import re
 import shutil
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
@@ -7,6 +10,7 @@ from urllib.request import url2pathname
 
 WIDTHS = (390, 1280)  # a telephone's and a computer's, in CSS pixels
 SCHEMES = ("light", "dark")
+LEAST_LETTERS = 11  # of a drawing on a telephone, in CSS pixels; page_checks.js has it for texts
 CHROMIUM = shutil.which("chromium")
 ARGUMENTS = [
     "--no-sandbox",  # Chromium cannot set it up for root
@@ -52,20 +56,17 @@ def load(page, path, wrong):
 
 
 def watch(page, root, report):
-    """Report what the console shows, errors of scripts, and requests for other addresses, which are not made."""
+    """Report what the console shows, errors of scripts, and requests for other addresses."""
 
-    def request(route):
-        if route.request.url.startswith(root):
-            route.continue_()
-        else:
-            report(f"asks for {route.request.url}")
-            route.abort()
+    def request(made):
+        if not made.url.startswith((root, "data:")):
+            report(f"asks for {made.url}")
 
     def message(shown):
         if shown.type in ("error", "warning"):
             report(f"{shown.type} on the console: {shown.text}")
 
-    page.route("**/*", request)
+    page.on("request", request)
     page.on("console", message)
     page.on("pageerror", lambda error: report(f"error of a script: {error}"))
 
@@ -74,14 +75,34 @@ def appearances(page, checks):
     """Yield the faults of a page at each width and in each colour scheme."""
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
+        narrow = width == min(WIDTHS)
         backgrounds = {}
         for scheme in SCHEMES:
             page.emulate_media(color_scheme=scheme)
-            seen = checks.evaluate("(checks, scheme) => checks.appearance(scheme)", scheme)
-            yield from (f"{width} px, {scheme}: {fault}" for fault in seen["faults"])
+            seen = checks.evaluate("(checks, [scheme, narrow]) => checks.appearance(scheme, narrow)", [scheme, narrow])
+            yield from (f"{width} px, {scheme}: {fault}" for fault in [*seen["faults"], *small(seen["drawings"])])
             backgrounds[scheme] = seen["background"]
         if backgrounds["light"] == backgrounds["dark"]:
             yield f"{width} px, dark: <body> has the background of light, rgb({backgrounds['dark']})"
+
+
+def small(drawings):
+    """Yield the drawings whose letters are small as they are shown."""
+    for element, url, width in drawings:
+        size = width * least_letters(url)
+        if size < LEAST_LETTERS:
+            yield f"{element} has letters of {size:.1f} px"
+
+
+@functools.cache
+def least_letters(url):
+    """Return the size of the smallest letters of a drawing, where its width is 1; infinity if it has none."""
+    path = Path(url2pathname(url.removeprefix("file://")))
+    if path.suffix != ".svg" or not path.is_file():
+        return math.inf
+    text = path.read_text("utf-8")
+    sizes = [float(size) for size in re.findall(r"font(?:-size)?:[^;]*?([\d.]+)px", text)]
+    return min(sizes) / float(re.search(r'viewBox="0 0 ([\d.]+) ', text)[1]) if sizes else math.inf
 
 
 def broken(url, folder, ids):
