@@ -72,6 +72,8 @@ HAS_SHELL = os.name == "posix" and all(map(shutil.which, ("bash", "make")))
 PORT = "8786"  # replaced by a free port
 
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+OF_SPHINX = re.compile(r"\{%|^\.\. auto", re.MULTILINE)  # pages with these say nothing without it
+ROLE = re.compile(r":(?!su[bp]:)[a-z]+:`[^`]*`")  # all but those of docutils
 FEATURE_LEVELS = re.compile(r"^\.\. feature-levels:: (\w+)$", re.MULTILINE)
 
 
@@ -142,6 +144,12 @@ def test_every_block_of_a_page_is_run(page):
             assert is_run(session) or (page.name, session.commands[0][0].split()[0]) in NOT_RUN
     for language, text in blocks_of(page):
         assert language != "json" or json.loads(text)
+
+
+def test_pages_read_well_without_sphinx():
+    for page in pages():
+        text = page.read_text("utf-8")
+        assert OF_SPHINX.search(text) or not ROLE.findall(text), name_of(page)
 
 
 def test_every_page_for_those_who_come_from_elsewhere_has_examples():
