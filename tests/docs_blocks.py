@@ -55,7 +55,7 @@ class _WithContent(Directive):
     """A directive of Sphinx whose content docutils reads as text."""
 
     has_content = True
-    optional_arguments = 100
+    optional_arguments = 1000
     option_spec = dict.fromkeys(("class", "columns", "gutter", "link", "link-type", "sync"), unchanged)
 
     def run(self):
@@ -77,7 +77,7 @@ def _read_sphinx():
     """Have docutils read what only Sphinx knows."""
     for name in ("grid", "grid-item-card", "tab-set", "tab-item", "glossary"):
         directives.register_directive(name, _WithContent)
-    own = ("chart", "command-help", "feature-levels", "kernel-table")
+    own = ("chart", "command-help", "feature-levels", "include", "kernel-table")
     auto = ("autoattribute", "autoclass", "autodata", "autoexception", "autofunction", "automethod", "automodule")
     for name in (*own, *auto, "autosummary", "currentmodule", "literalinclude", "toctree"):
         directives.register_directive(name, _WithoutBlocks)

@@ -81,8 +81,8 @@ FAULTS = {
         [f'page.html: {at}: scrolls sideways, to {{width}} px: <b> "wide"' for at in EACH[:1]],
     ),
     "a cut line": (
-        "<article><pre style='width: 99px; overflow: hidden'>{line}</pre></article>",
-        [f'page.html: {at}: <pre> "{{line}}" is cut off' for at in EACH[::2]],
+        "<article><p style='width: 99px; overflow: hidden'>{line}</article>",
+        [f'page.html: {at}: <p> "{{line}}" is cut off' for at in EACH[::2]],
     ),
     "wide code": (
         "<article><pre style='overflow: auto'>{code}</pre></article>",
