@@ -92,7 +92,7 @@ def assert_finished(jobs: Path, undisturbed: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("workers", "kills", "longest"), [(1, 24, 0.3), (2, 5, 2)])
+@pytest.mark.parametrize(("workers", "kills", "longest"), [(1, 12, 0.3), (2, 3, 2)])
 def test_killed_at_any_moment(
     jobs: Path, undisturbed: Path, marked: dict[str, str], workers: int, kills: int, longest: float
 ) -> None:

@@ -13,7 +13,7 @@ ALL = ["fork", "spawn", "forkserver"]
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.parametrize(
-    ("methods", "usual"), [(["fork"], 0.5), pytest.param(ALL, 2, marks=pytest.mark.slow)], ids=["fork", "all"]
+    ("methods", "usual"), [(["fork"], 0.5), pytest.param(ALL, 1, marks=pytest.mark.slow)], ids=["fork", "all"]
 )
 def test_calls_beside_forks(
     methods: list[str], usual: float, seconds: float | None, counted: Callable[[str], None]

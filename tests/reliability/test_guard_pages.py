@@ -18,11 +18,10 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="mprotect protec
 FOLDER = Path(__file__).parent
 
 
-@pytest.mark.parametrize("calls", [150, pytest.param(300, marks=pytest.mark.slow)])
-def test_operators_keep_to_their_arrays(calls: int, seconds: float | None, counted: Callable[[str], None]) -> None:
+def test_operators_keep_to_their_arrays(seconds: float | None, counted: Callable[[str], None]) -> None:
     """In a process of its own: a read or write beyond the pages ends it."""
     longer = [] if seconds is None else ["--seconds", str(seconds), "--seed", str(time.time_ns())]
-    command = [sys.executable, str(FOLDER / "guard_pages.py"), "--calls", str(calls), *longer]
+    command = [sys.executable, str(FOLDER / "guard_pages.py"), "--calls", "150", *longer]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=1200 + (seconds or 0), check=False)
     last = ran.stdout.splitlines()[-1]  # the call that was made when the process ended
     assert ran.returncode == 0, f"{last}: status {ran.returncode}\n{ran.stderr}"

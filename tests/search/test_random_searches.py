@@ -16,12 +16,6 @@ def test_random_searches_give_the_reference(part):
     assert wrong(range(part * CALLS // 4, (part + 1) * CALLS // 4)) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(2))
-def test_many_random_searches_give_the_reference(part):
-    assert wrong(range(10_000 + 500 * part, 10_500 + 500 * part)) == []
-
-
 def test_random_searches_have_what_is_difficult():
     calls = [call for call in map(random_search, range(CALLS)) if not isinstance(call, FloatSearch)]
     assert {call.metric for call in calls} == {"ip", "l2", "cosine"}
