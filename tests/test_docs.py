@@ -47,6 +47,7 @@ NEEDED = {
     "onnx.rst": "onnx",
     "dxdispatch.rst": "onnx",
     "dask.rst": "dask",
+    "embeddings.rst": "wordllama",
     "batch.rst": "distributed",
 }
 
@@ -64,10 +65,11 @@ NOT_RUN = {
     ("quickstart.rst", "python"): "installs packages, as .ci/run does",
     ("scaling.rst", "python"): "measures for minutes; test_scaling.py times less",
 }
-# Blocks of these languages are shown, not run: formulas and output, data, and a command of GNU parallel.
+# Blocks of these languages are shown, not run: formulas and output, data, and commands of GNU parallel or that write to the
+# home folder.
 SHOWN = {"json", "sh", "text"}
 # Blocks of Python that are no sessions, by their page, and the tests that run them.
-RUN_BY_TESTS = {"search_adapters.rst": "tests/search/test_search_packages.py"}
+RUN_BY_TESTS = dict.fromkeys(("embeddings.rst", "search_adapters.rst"), "tests/search/test_search_packages.py")
 HAS_SHELL = os.name == "posix" and all(map(shutil.which, ("bash", "make")))
 PORT = "8786"  # replaced by a free port
 
