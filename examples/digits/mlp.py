@@ -2,9 +2,9 @@
 
     python mlp.py
 
-The network has 64 pixels, 128 hidden units with ReLU and 10 scores. NumPy trains it in float32 on the 1,500 stored images
-in a fraction of a second; the script then quantizes it and classifies the 297 queries. ONNX Runtime runs the same two
-QLinearMatMul nodes if the packages onnx and onnxruntime are installed.
+The network has 64 pixels, 128 hidden units with ReLU and 10 scores. NumPy trains it in float32 on the 1,500 stored
+images in a fraction of a second; the script then quantizes it and classifies the 297 queries. ONNX Runtime runs the
+same two QLinearMatMul nodes if the packages onnx and onnxruntime are installed.
 """
 
 import argparse

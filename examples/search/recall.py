@@ -83,7 +83,7 @@ def accuracy(found, labels, wanted):
 
 
 def texts():
-    """Return embeddings of docstrings from Python's library and from NumPy: nine tenths as vectors, a tenth as queries."""
+    """Return embeddings of docstrings of Python's library and NumPy: nine tenths as vectors, a tenth as queries."""
     from embedder import docstrings, load_model, paragraphs
 
     found = [text for _, text in paragraphs()]
