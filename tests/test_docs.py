@@ -47,6 +47,7 @@ NEEDED = {
     "onnx.rst": "onnx",
     "dxdispatch.rst": "onnx",
     "dask.rst": "dask",
+    "embeddings.rst": "wordllama",
     "batch.rst": "distributed",
 }
 
@@ -56,6 +57,7 @@ STORIES = [DOCS / "batch.rst"]
 NOT_RUN = {
     ("adding_an_instruction_set.rst", ".ci/arm64"): "needs an emulator and packages of another architecture",
     ("adding_an_operator.rst", "git"): "test_adding_an_operator.py does it",
+    ("benchmarks.rst", "asv"): "measures for minutes; test_asv_bench.py has asv find the benchmarks",
     ("benchmarks.rst", "python"): "test_figures.py does it",
     ("environment.rst", "NUMBA_CACHE_DIR=/var/cache/kernels"): "writes to a folder of the system",
     ("history.rst", "python"): "measures for minutes; test_history.py draws",
@@ -64,10 +66,11 @@ NOT_RUN = {
     ("quickstart.rst", "python"): "installs packages, as .ci/run does",
     ("scaling.rst", "python"): "measures for minutes; test_scaling.py times less",
 }
-# Blocks of these languages are shown, not run: formulas and output, data, and a command of GNU parallel.
+# Blocks of these languages are shown, not run: formulas and output, data, and commands of GNU parallel or for the home
+# folder.
 SHOWN = {"json", "sh", "text"}
 # Blocks of Python that are no sessions, by their page, and the tests that run them.
-RUN_BY_TESTS = {"search_adapters.rst": "tests/search/test_search_packages.py"}
+RUN_BY_TESTS = dict.fromkeys(("embeddings.rst", "search_adapters.rst"), "tests/search/test_search_packages.py")
 HAS_SHELL = os.name == "posix" and all(map(shutil.which, ("bash", "make")))
 PORT = "8786"  # replaced by a free port
 

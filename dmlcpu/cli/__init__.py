@@ -42,13 +42,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     from dmlcpu.cli.parser import make_parser
+    from dmlcpu.common.imports import MissingExtraError
 
     try:
         args = make_parser().parse_args(argv)
-    except SystemExit as exit_:  # argparse has printed help, or the fault
+    except SystemExit as exit_:  # argparse has printed help, or the error
         return int(exit_.code or DONE)
-    from dmlcpu.common.imports import MissingExtraError
-
+    except MissingExtraError as error:  # of --print-completion
+        return complain(str(error), REFUSED)
     with _log_to_stderr(debug=getattr(args, "debug", False)):
         try:
             code: int = args.handler(args)

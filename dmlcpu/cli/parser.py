@@ -7,9 +7,11 @@ from typing import Any
 
 from dmlcpu import __version__
 from dmlcpu.cli import batch, info, operators, run, search, status, warmup
+from dmlcpu.common.imports import extra
 from dmlcpu.operators.table import OPERATORS
 
 _Handler = Callable[[argparse.Namespace], int]
+_SHELLS = ("bash", "zsh", "tcsh")  # shtab's
 _DESCRIPTION = "DirectML's top-k, scatter and int8 matmul on any CPU."
 _EPILOG = """\
 examples:
@@ -31,14 +33,40 @@ class _Parser(argparse.ArgumentParser):
 
     add_options: Callable[[argparse.ArgumentParser], None] | None = None
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def fill(self) -> None:
+        """Add the arguments, if that has not been done."""
         if self.add_options is not None:
             add, self.add_options = self.add_options, None
             add(self)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.fill()
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:  # said here, with this command's usage
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return found, unknown
+
+
+class _PrintCompletion(argparse.Action):
+    """Print the script with which a shell completes commands, options and file names."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: Any = None) -> None:
+        shtab = extra("shtab")
+        _complete_files(parser, shtab.FILE)
+        print(shtab.complete(parser, values))
+        parser.exit()
+
+
+def _complete_files(parser: argparse.ArgumentParser, file_names: object) -> None:
+    """Mark the values that shells complete with file names, of all commands: those without choices."""
+    if isinstance(parser, _Parser):
+        parser.fill()
+    for action in parser._actions:
+        if isinstance(action.choices, dict):
+            for command in action.choices.values():
+                _complete_files(command, file_names)
+        elif action.choices is None and action.nargs != 0:
+            action.complete = file_names  # type: ignore[attr-defined]  # shtab reads it
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -51,6 +79,8 @@ def make_parser() -> argparse.ArgumentParser:
     settings["parents"] = [common]
     parser = argparse.ArgumentParser(prog="dmlcpu", description=_DESCRIPTION, epilog=_EPILOG, **settings)
     parser.add_argument("--version", action="version", version=f"dmlcpu {__version__}")
+    completion = "print a script that completes commands, options and file names in this shell"
+    parser.add_argument("--print-completion", action=_PrintCompletion, choices=_SHELLS, help=completion)
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
 
     def add(name: str, summary: str, options: Any, handler: _Handler, epilog: str | None = None) -> None:

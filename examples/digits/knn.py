@@ -1,10 +1,10 @@
-"""Which digit is it? The five nearest neighbours of handwritten digits, in 8 bits, with three operators.
+"""Classify handwritten digits by their five nearest neighbours, in 8 bits, with three operators.
 
     python knn.py
 
-Images are uint8 rows with a scale each, made by make_data.py: scale * row has length 1, so the product of two images
-is their cosine. 285 of the 297 queries are read rightly (96.0 %), with cosines in float32 283: rounding to 8 bits makes
-a few more similarities equal, which changes the five nearest images.
+Images are uint8 rows, each with a scale, made by make_data.py: scale * row has length 1, so the product of two images
+is their cosine. 285 of the 297 queries are classified correctly (96.0 %), and 283 with float32 cosines: rounding to
+8 bits makes a few more similarities equal, which changes the five nearest images.
 """
 
 import argparse
@@ -41,13 +41,13 @@ def main():
     tuples = np.stack([np.indices(labels.shape)[0], labels], axis=-1)
     empty, ones = np.zeros((len(queries), 10), np.int32), np.ones(labels.shape, np.int32)
     votes = timed("scatter_nd", lambda: dmlcpu.scatter_nd(empty, tuples, ones, reduction="add"))
-    answers = dmlcpu.top_k(votes, 1).indices[:, 0]  # of equal votes the smaller digit
-    print("(medians of 20 warm calls; the first one, which compiles or loads compiled code, is not counted)")
+    answers = dmlcpu.top_k(votes, 1).indices[:, 0]  # the smaller digit if votes are equal
+    print("(medians of 20 warm calls; the first call, which compiles or loads compiled code, is not counted)")
 
     right = answers == queries_labels
     print(f"accuracy: {right.mean():.1%} ({right.sum()} of {right.size})")
 
-    # Which stored images are a neighbour of some query? Duplicate indices write the same value.
+    # The stored images that are a neighbour of some query. Duplicate indices write the same value.
     used = dmlcpu.scatter_nd(np.zeros(len(stored), bool), neighbours[..., None], np.ones(neighbours.shape, bool))
     print(f"{used.sum()} of {used.size} stored images are a neighbour of some query")
 
@@ -82,7 +82,7 @@ def timed(name, step):
 
 
 def save_picture(path, some, queries, queries_labels, answers, neighbours, labels, similarity):
-    """Draw some queries, each beside its neighbours, nearest first."""
+    """Draw some queries, each followed by its neighbours, nearest first."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -91,7 +91,7 @@ def save_picture(path, some, queries, queries_labels, answers, neighbours, label
 
     figure = Figure(figsize=(12, 8.2), layout="constrained")
     halves = figure.subfigures(1, 2, wspace=0.06)
-    for half, rows, title in [(halves[0], some[:6], "Read wrongly"), (halves[1], some[6:], "Read rightly")]:
+    for half, rows, title in [(halves[0], some[:6], "Wrong"), (halves[1], some[6:], "Correct")]:
         half.suptitle(f"{title}: a query, its {K} nearest", fontsize=13)
         for axes, q in zip(half.subplots(len(rows), 1 + K), rows, strict=True):
             color = "black" if answers[q] == queries_labels[q] else "crimson"
@@ -105,7 +105,7 @@ def save_picture(path, some, queries, queries_labels, answers, neighbours, label
 
 
 def draw(axes, image, text, color, colormap="Greys"):
-    """Draw one image; the colour marks it as right or wrong."""
+    """Draw one image; the colour marks it as correct or wrong."""
     axes.imshow(image.reshape(8, 8), cmap=colormap)
     axes.set_title(text, fontsize=9, color=color)
     axes.set(xticks=[], yticks=[])

@@ -1,10 +1,10 @@
-"""Which digit is it? A small network in 8 bits, beside the same network in float32 and in ONNX Runtime.
+"""Classify handwritten digits by a small 8-bit network, and compare it with float32 and with ONNX Runtime.
 
     python mlp.py
 
-64 pixels, 128 hidden units with ReLU, 10 scores. NumPy trains it in float32 on the 1,500 stored images in a fraction of
-a second; it is then quantized and reads the 297 queries. ONNX Runtime runs the same two QLinearMatMul nodes if the
-packages onnx and onnxruntime are installed.
+The network has 64 pixels, 128 hidden units with ReLU and 10 scores. NumPy trains it in float32 on the 1,500 stored
+images in a fraction of a second; the script then quantizes it and classifies the 297 queries. ONNX Runtime runs the
+same two QLinearMatMul nodes if the packages onnx and onnxruntime are installed.
 """
 
 import argparse
@@ -18,16 +18,16 @@ import numpy as np
 
 import dmlcpu
 
-# On x86 processors without VNNI, ONNX Runtime adds two products of uint8 by int8 in 16 bits, which saturate. With
-# weights of -64 to 64 they cannot (2 * 255 * 64 = 32,640), so its sums are exact with VNNI and without.
+# On x86 processors without VNNI, ONNX Runtime adds two products of uint8 by int8 in 16 bits, which saturate. Weights of
+# -64 to 64 cannot saturate them (2 * 255 * 64 = 32,640), so its sums are exact with VNNI and without.
 LARGEST_WEIGHT = 64
-PIXEL_SCALE = np.float32(1 / 255)  # each image's brightest pixel is 255; the lengths of images are not needed here
+PIXEL_SCALE = np.float32(1 / 255)  # each image's brightest pixel is 255; the network does not use the images' lengths
 
 
 class Layer(NamedTuple):
-    """The arguments of dmlcpu.quantized_matmul after `a`. a_scale and y_scale are numbers, b_scale is by column.
+    """The arguments of dmlcpu.quantized_matmul after `a`. a_scale and y_scale are numbers, b_scale has one per column.
 
-    QLinearMatMul adds no bias. The network is trained without biases, which costs no accuracy here.
+    QLinearMatMul adds no bias. The network is trained without biases, which loses no accuracy here.
     """
 
     a_scale: np.float32
@@ -57,7 +57,7 @@ def main():
         networks["onnxruntime"] = onnxruntime_session(layers, args.threads)
         versions.append(f"onnxruntime {onnxruntime.__version__}")
     except ImportError as error:
-        print(f"nothing to compare with: {error.name} is not installed")
+        print(f"no comparison: {error.name} is not installed")
 
     before = dmlcpu.get_num_threads()
     dmlcpu.set_num_threads(args.threads)
@@ -71,7 +71,7 @@ def main():
     print_row("float32", scores_in_float32(weights, queries), labels)
     for name, network in networks.items():
         print_row(name, network(queries), labels, *[times[n][name] for n in times])
-    print(f"(times of the two products: medians of {ROUNDS} rounds of {CALLS} warm calls, taken in turns)")
+    print(f"(times of the two products: medians of {ROUNDS} alternating rounds of {CALLS} warm calls)")
     if "onnxruntime" in networks:
         images = np.concatenate([stored, queries])
         ours, theirs = [network(images) for network in networks.values()]
@@ -124,7 +124,7 @@ def scores_in_float32(weights, images):
 
 
 def quantize(weights, images):
-    """Return the layers. The network's results on some images give the ranges (calibration)."""
+    """Return the layers. The network's outputs for some images give the ranges (calibration)."""
     pixels = PIXEL_SCALE, np.uint8(0)
     hidden = scale_and_zero_point(np.maximum(images * PIXEL_SCALE @ weights[0], 0))
     scores = scale_and_zero_point(scores_in_float32(weights, images))
@@ -141,7 +141,7 @@ def quantize_columns(weights):
 
 
 def scale_and_zero_point(numbers):
-    """Return a scale and zero point that map 0 to 255 to the range of the numbers. After ReLU the zero point is 0."""
+    """Return the scale and zero point that map 0 to 255 to the range of the numbers. After ReLU the zero point is 0."""
     lowest, highest = min(0, numbers.min()), numbers.max()
     scale = np.float32((highest - lowest) / 255)
     return scale, np.uint8(np.rint(-lowest / scale))
@@ -192,7 +192,7 @@ def medians(networks, images):
 
 
 def print_row(name, scores, labels, *seconds):
-    answers = dmlcpu.top_k(scores, 1).indices[:, 0]  # of equal scores the smaller digit
+    answers = dmlcpu.top_k(scores, 1).indices[:, 0]  # the smaller digit if scores are equal
     right = int((answers == labels).sum())
     accuracy = f"{right / len(labels):.1%} ({right})"
     columns = zip(seconds, (10, 12), strict=False)

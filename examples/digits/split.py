@@ -3,7 +3,7 @@
     python split.py
 
 It writes split/queries/000.npz to 029.npz, with images and their scales, and split/stored.npz, whose images are
-columns, as the product takes them.
+columns, as the product requires.
 """
 
 from pathlib import Path

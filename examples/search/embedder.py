@@ -1,4 +1,4 @@
-"""Texts, and a small model for sentences that comes in the wheel of WordLlama."""
+"""Texts, and the small sentence embedding model in WordLlama's wheel."""
 
 import ast
 import re
@@ -13,13 +13,13 @@ def load_model(dimensions=256):
     """Return a function of texts that returns their embeddings, float32 (N, dimensions)."""
     import wordllama
 
-    folder = Path(wordllama.__file__).parent  # the model's files are there: nothing is downloaded
+    folder = Path(wordllama.__file__).parent  # it contains the model's files, so nothing is downloaded
     model = wordllama.WordLlama.load(dim=256, cache_dir=folder, disable_download=True)
     return lambda texts: model.embed(texts)[:, :dimensions]
 
 
 def paragraphs(folder=DOCS):
-    """Return the paragraphs of the pages in a folder, each with its page."""
+    """Return the paragraphs of the pages in a folder, each with its page's name."""
     found = []
     for page in sorted(folder.rglob("*.rst")):
         for block in page.read_text(encoding="utf-8").split("\n\n"):

@@ -1,4 +1,4 @@
-"""How many of the ten best of float32 are found among vectors of fewer bytes: digits, random numbers, texts.
+"""Measure how many of float32's ten best are found among vectors with fewer bytes: digits, random numbers, texts.
 
 pip install wordllama
 python recall.py
@@ -20,27 +20,27 @@ def unit(x):
 
 
 def exact(vectors, queries):
-    """Return the best of float32, by its cosines, in blocks of queries."""
+    """Return the best by float32 cosines, in blocks of queries."""
     vectors, queries = unit(vectors).T.copy(), unit(queries)
     blocks = [queries[start : start + 100] @ vectors for start in range(0, len(queries), 100)]
     return np.vstack([np.argsort(-block, axis=1, kind="stable")[:, :K] for block in blocks])
 
 
 def recall(found, best):
-    """Return which part of the best is found."""
+    """Return the share of the best that is found."""
     pairs = zip(found.tolist(), best.tolist(), strict=True)
     return np.mean([len(set(one) & set(other)) / K for one, other in pairs])
 
 
 def four_bits(x):
-    """Return vectors as 16 steps between the least and the greatest value of each dimension would give them."""
+    """Round vectors to 16 steps between the least and the greatest value of each dimension."""
     low, high = x.min(axis=0), x.max(axis=0)
     step = np.maximum((high - low) / 15, 1e-30)
     return np.clip(np.rint((x - low) / step), 0, 15) * step + low
 
 
 def rivals(vectors, queries, depths):
-    """Yield the name, the bytes a vector, and what is found, of each way; depths: dimensions that are worth cutting."""
+    """Yield each method's name, bytes per vector and recall; depths: how many first dimensions to keep, and how."""
     best = exact(vectors, queries)
     depth = vectors.shape[1]
     index = Int8Index(vectors, metric="cosine", floats=True)
@@ -58,7 +58,7 @@ def rivals(vectors, queries, depths):
 
 
 def ties(vectors, queries):
-    """Return for how many queries a tie decides about place K: among bytes, and among bytes with scales."""
+    """Return the share of queries for which a tie decides place K: among bytes, and among bytes with scales."""
     rates = []
     for index in (Int8Index(Int8Index(vectors).stored.vectors), Int8Index(vectors, metric="cosine")):
         asked = Int8Index(queries).stored.vectors if index.stored.scales is None else queries
@@ -68,7 +68,7 @@ def ties(vectors, queries):
 
 
 def digits():
-    """Return stored and asked images as float32, and their labels."""
+    """Return stored images and queries as float32, and their labels."""
     images = []
     for name in ("stored", "queries"):
         rows, scales, labels = (np.load(DIGITS / f"{name}{part}.npy") for part in ("", "_scale", "_labels"))
@@ -77,13 +77,13 @@ def digits():
 
 
 def accuracy(found, labels, wanted):
-    """Return how many queries the most frequent label of the five best is right for; of equal ones the smaller."""
+    """Return the share of queries whose label is the most frequent one of the five best (the smaller one on ties)."""
     votes = (labels[found[:, :5]][..., None] == np.arange(10)).sum(axis=1)
     return np.mean(votes.argmax(axis=1) == wanted)
 
 
 def texts():
-    """Return embeddings of docstrings, of Python's library and of NumPy's: most as vectors, every tenth as a query."""
+    """Return embeddings of docstrings of Python's library and NumPy: nine tenths as vectors, a tenth as queries."""
     from embedder import docstrings, load_model, paragraphs
 
     found = [text for _, text in paragraphs()]
@@ -99,14 +99,14 @@ def report(name, vectors, queries, depths=()):
     for way, nbytes, rate in rivals(vectors, queries, depths):
         print(f"  {nbytes:4} bytes  {rate:.4f}  {way}")
     among, scaled = ties(vectors, queries)
-    print(f"  a tie decides about place {K}: {among:.1%} of queries by bytes alone, {scaled:.1%} with scales")
+    print(f"  a tie decides place {K}: {among:.1%} of queries by bytes alone, {scaled:.1%} with scales")
 
 
 def main():
     stored, labels, asked, wanted = digits()
     report("digits", stored, asked)
     found = Int8Index(stored, metric="cosine").search(asked, K)[1]
-    print(f"  right digits: {accuracy(found, labels, wanted):.1%}, of float32 ", end="")
+    print(f"  correct digits: {accuracy(found, labels, wanted):.1%}, with float32 ", end="")
     print(f"{accuracy(exact(stored, asked), labels, wanted):.1%}")
     rng = np.random.default_rng(0)
     report(

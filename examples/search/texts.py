@@ -1,4 +1,4 @@
-"""Ask the documentation of this package: the paragraphs that are most like a question.
+"""Search the documentation of this package: print the paragraphs that are most similar to a question.
 
 pip install wordllama
 python texts.py "which neighbours are returned on ties?"

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import itertools
+import runpy
 import sys
 import types
 import warnings
@@ -195,6 +196,24 @@ def adapter(name, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "the_adapter", raising=False)
     return importlib.import_module("the_adapter")
+
+
+def test_the_page_of_embeddings(monkeypatch):
+    """Its lines run with WordLlama's model as a stand-in for that of sentence-transformers: nothing is downloaded."""
+    package("wordllama")
+    embed = runpy.run_path(str(DOCS.parent / "examples" / "search" / "embedder.py"))["load_model"]()
+    (text,) = [text for language, text in blocks_of(DOCS / "embeddings.rst") if language == "python"]
+    stand_in = types.ModuleType("sentence_transformers")
+    stand_in.SentenceTransformer = lambda name: types.SimpleNamespace(encode=embed)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", stand_in)
+    names = {"texts": [f"The number {i}." for i in range(20)], "questions": ["The number 7.", "The number 12."]}
+    exec(text, names)
+    expected = reference.knn(embed(names["questions"]), embed(names["texts"]), 3, "cosine")
+    assert names["found"].tolist() == expected[1].tolist()
+    assert names["scores"].tolist() == expected[0].tolist()
+    assert names["found"][:, 0].tolist() == [7, 12]
+    torch = package("torch")
+    assert FloatIndex(torch.from_numpy(CORPUS), "cosine").search(torch.from_numpy(QUERIES), 3)[1].shape == (9, 3)
 
 
 def test_every_adapter_of_the_page_is_tested():
