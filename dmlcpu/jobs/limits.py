@@ -20,7 +20,7 @@ class Limits(NamedTuple):
 
 
 def limits_of(workers: int | None, threads: int | None, max_memory: int | str | None, scheduler: str | None) -> Limits:
-    """Return what a run may use; by default one worker with a thread for each core, and half of the memory there is."""
+    """Return what a run may use; by default one worker with a thread for each core, and half of the memory."""
     from dmlcpu.runtime.threads import get_num_threads
 
     workers = at_least(1, "workers", 1 if workers is None else workers)
@@ -36,7 +36,7 @@ def limits_of(workers: int | None, threads: int | None, max_memory: int | str | 
 def address_of(scheduler: str | None) -> str | None:
     """Return the address of a cluster; None: jobs run on this machine, also for "local".
 
-    Dask's own cluster for one machine would listen on a port, by which every user of it could have it run code.
+    A local Dask cluster would listen on a port through which every user of the machine could run code in it.
     """
     return None if scheduler == "local" else scheduler
 
@@ -59,7 +59,7 @@ def _bytes(value: int | str) -> int:
 
 
 def size(nbytes: int) -> str:
-    """Write a number of bytes for people."""
+    """Return a number of bytes with a unit."""
     value, units = float(nbytes), ["bytes", "KB", "MB", "GB", "TB", "PB", "EB"]
     while value >= 999.5 and len(units) > 1:  # three digits would round it to 1e+03
         value, units = value / 1024, units[1:]

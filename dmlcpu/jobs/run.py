@@ -35,16 +35,16 @@ class BatchResult:
     jobs : int
         How many jobs there are.
     done_before : int
-        How many were done by an earlier run, and are still what they were.
+        How many were done by an earlier run, and have not changed.
     left_out : int
-        How many of the others were not recorded as failed, where only these were to be run.
+        How many of the others were not recorded as failed, where only failed jobs were to run.
     done : int
-        How many were run and are done.
+        How many ran and are done.
     failed : int
-        How many were run, or could not be, and are not done.
+        How many ran, or were invalid, and are not done.
     failures : list of Failure
-        Why: of each of them, in the order in which they failed; and of the log and the manifest, if outcomes could not
-        be written there.
+        The reason of each failed job, in the order in which they failed; and of the log and the manifest, if outcomes
+        could not be written there.
     interrupted : bool
         Whether Ctrl+C or a signal ended the run.
     seconds : float
@@ -62,12 +62,12 @@ class BatchResult:
 
     @property
     def not_run(self) -> int:
-        """How many have still to be run: the run was interrupted, or ended after too many failures."""
+        """How many did not run, as the run was interrupted or ended after too many failures."""
         return self.jobs - self.done_before - self.left_out - self.done - self.failed
 
     @property
     def exit_code(self) -> int:
-        """0 all done, 1 some failed, 130 interrupted: what the command ends with."""
+        """The exit code of the command: 0 all done, 1 some failed, 130 interrupted."""
         return 130 if self.interrupted else int(bool(self.failures))
 
 
@@ -95,8 +95,8 @@ def run_jobs(
 ) -> "BatchResult":
     """Run operators and DxDispatch models over many files.
 
-    All jobs are checked first. The outcome of each is recorded in the manifest: the same call again runs only jobs that
-    are missing, have failed or have changed.
+    All jobs are checked first. The manifest records the outcome of each: the same call again runs only jobs that are
+    missing, have failed or have changed.
 
     Parameters
     ----------
@@ -116,26 +116,25 @@ def run_jobs(
         How many threads each worker computes with; by default the workers share the cores evenly, and on a cluster
         each has 1.
     max_memory : int or str, optional
-        Bytes for arrays, of all workers together; "512M" and "4G" are understood. By default half of the memory there
-        is. At a scheduler's address it is what each job may take, by default 1 GiB. Larger .npy files and zarr arrays
-        are worked through in blocks.
+        Bytes for arrays, for all workers together, also as "512M" or "4G"; by default half of the memory. At a
+        scheduler's address it is the limit of each job, by default 1 GiB. Larger .npy files and zarr arrays are
+        processed in blocks.
     scheduler : str, optional
-        The address of a Dask scheduler: jobs run on its workers, which see the same files by the same paths. "local":
-        on this machine, as without it.
+        The address of a Dask scheduler: jobs run on its workers, which must see the same files at the same paths.
+        "local" runs them on this machine, as without it.
     executor : concurrent.futures.Executor, optional
-        The program's own workers, such as mpi4py's or a pool of threads; the program shuts it down. `workers` says how
-        many it has, if the executor does not say so itself. All see the same files by the same paths.
+        The program's workers, such as those of mpi4py or a thread pool; the program shuts it down. `workers` is their
+        number, if the executor does not have it. All must see the same files at the same paths.
     retries : int, default 2
-        How often a job is tried again whose worker was lost, or whose files could not be read or written for a reason
-        that may pass.
+        How often a job is retried after its worker was lost, or after a transient error of its files.
     timeout : float, optional
-        Seconds that a job may take, without the compilation of kernels. A job that takes longer has failed, and the
-        process that runs it is ended: jobs run in worker processes, each by itself, also if `workers` is 1.
+        Seconds that a job may take, without the compilation of kernels. A job that takes longer has failed, and its
+        worker process is ended: each job then runs by itself in a worker process, also if `workers` is 1.
     keep_going : bool, default False
         Run the valid jobs even if others are not valid.
     check_as_you_go : bool, default False
-        Check the files of a job, and what it asks for, just before it runs; before anything runs, only what jobs look
-        like is checked. So very many jobs begin at once. A job with such a fault has failed.
+        Check the files and the arguments of a job just before it runs; before anything runs, only the form of all jobs
+        is checked. Very many jobs begin at once this way. A job that fails its check has failed.
     max_failures : int, optional
         Stop after this number of failures.
     force : bool, default False
@@ -143,12 +142,12 @@ def run_jobs(
     retry_failed : bool, default False
         Run only jobs that are recorded as failed.
     content_hash : bool, default False
-        Tell changed inputs by their content instead of by size and time.
+        Detect changed inputs by their content instead of by size and time.
     require_chunks : bool, default False
-        Refuse jobs with arrays of zarr or HDF5 that lack chunks. By default their elements are the array's fill value:
-        zarr need not store chunks that have no other.
+        Refuse jobs on zarr or HDF5 arrays with missing chunks. By default the elements of such chunks are the array's
+        fill value, as zarr may leave out chunks that hold nothing else.
     progress : bool, default False
-        Tell on standard error how it goes on: a bar on a terminal, and lines. It needs the extra ``cli``.
+        Show progress on standard error: a bar on a terminal, and lines. Needs the extra ``cli``.
 
     Returns
     -------
@@ -158,14 +157,14 @@ def run_jobs(
     Raises
     ------
     JobsError
-        If a job is not valid, and not `keep_going`: its `faults` are all that is wrong, and nothing has been run.
+        If a job is invalid, and not `keep_going`: the attribute `faults` has all errors, and nothing has run.
     ManifestError
-        If the manifest is another kind of file, or another run uses it.
+        If the manifest is another kind of file, or in use by another run.
     WorkerError
-        If workers, or threads, do not start, a cluster's scheduler is not there or gone, or `executor` breaks. Outcomes
-        until then are recorded.
+        If workers or threads do not start, a cluster's scheduler does not answer, or `executor` breaks. Outcomes until
+        then are recorded.
     DmlError
-        If another argument does not fit.
+        If another argument is invalid.
     OSError
         If the file of jobs cannot be read, or manifest or log cannot be written.
     ImportError
@@ -173,8 +172,8 @@ def run_jobs(
 
     Notes
     -----
-    A result is written under another name in its target's folder and renamed, so no file is ever seen half-written. The
-    first Ctrl+C, or SIGTERM, lets running jobs finish; the second ends them.
+    Each result is written under a temporary name in its target's folder and renamed, so no reader sees a half-written
+    file. The first Ctrl+C or SIGTERM lets running jobs finish; the second ends them.
 
     Examples
     --------
@@ -223,8 +222,8 @@ def run_jobs(
             jobs, directory, limits, resume, display, lock=True, **checks, retries=retries, timeout=timeout
         )
     try:
-        if prepared.faults and not keep_going:
-            raise JobsError(prepared.source, prepared.faults)
+        if prepared.errors and not keep_going:
+            raise JobsError(prepared.source, prepared.errors)
         if log is not None and prepared.uses(log):
             raise DmlError("run_jobs", "log", repr(os.fspath(log)), "a file that is not one of the jobs'")
         if prepared.done_before:

@@ -54,8 +54,8 @@ def test_tasks_are_what_they_were() -> None:
         tasks.append(task)
     assert list(tasks) == given
     assert tasks[-1] == given[-1]
-    assert tasks.faulty == given[-1:]
-    assert list(tasks.without_faults()) == given[:-1]
+    assert tasks.refused == given[-1:]
+    assert list(tasks.without_errors()) == given[:-1]
     assert tasks.read_bytes == 4 * 72
     assert tasks[0].work is tasks[1].work
 
