@@ -32,8 +32,11 @@ class Apart:
         self._folder = functools.cache(lambda folder: os.path.realpath(os.path.join(directory, folder)))
         self._is_blind = functools.cache(is_case_blind)
         ids, targets, inputs, around = (array("q") for _ in range(4))
-        read = filter(os.path.isdir, map(self._name, filter(is_path, jobs.ops)))
-        indices = {*read, *map(self._name, jobs.built)}  # other folders than those whose names say that they are one
+        searched = filter(os.path.isdir, map(self._name, filter(is_path, jobs.ops)))
+        indices = {
+            *searched,
+            *map(self._name, jobs.built),
+        }  # other folders than those whose names say that they are one
         self._indices = [each + os.sep for each in indices if Path(each).suffix.lower() not in WHOLE]
         self._folders: set[str] = set()  # of targets
         folders: set[int] = set()  # of targets in folders that are one: these are parts of them
@@ -53,7 +56,7 @@ class Apart:
         self._ids = _repeated(ids)
 
     def _name(self, path: str) -> str:
-        """Return the one name of a file, however a job spells it: through links, with `..`, absolute, or in capitals."""
+        """Return the one name of a file, however a job spells it: through links, with `..`, or in capitals."""
         return self._folded(self._found(path))
 
     def _folded(self, file: str) -> str:
@@ -98,7 +101,7 @@ class Apart:
         return bool((self._inputs == file).any() or (self._targets == file).any())
 
     def strays(self) -> list[Path]:
-        """Return what killed runs have left of targets, also of finished jobs, which another worker may have finished."""
+        """Return what killed runs have left of targets, also of finished jobs: another worker did them."""
         return stray(self._folders, lambda file: bool((self._targets == hash(self._folded(file))).any()))
 
     def checked(self) -> Iterator[_At]:

@@ -57,7 +57,7 @@ class Checker:
         try:
             return in_time(lambda: self._task(own, job))
         except RemoteError as error:
-            place.refuse("inputs", error.strerror, "files that can be read")
+            place.refuse("inputs", str(error.strerror), "files that can be read")
             return Task(place.where, place.id, place.errors, job)
 
     def _task(self, place: Place, job: Job) -> Task:

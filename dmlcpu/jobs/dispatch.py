@@ -57,7 +57,7 @@ class WorkerError(RuntimeError):
 
 
 class Workers(AbstractContextManager["Workers"]):
-    """An executor and how a dispatcher uses it. This class is for a program's executor, which the program shuts down."""
+    """An executor and how a dispatcher uses it. This class has a program's executor, which it leaves open."""
 
     settling = 0.0  # seconds that the first chunk in a process waits
 

@@ -91,7 +91,7 @@ def open_arguments(
     memory: int = sys.maxsize,
     count_chunks: bool = False,
 ) -> OpenArguments:
-    """Open a job's files, and read those that the operation needs whole. With a place, it notes errors instead of raising."""
+    """Open a job's files, and read those that the operation needs whole. With a place, errors are noted in it."""
     opened = OpenArguments({**operation.defaults, **job.attrs})
     for name, each in named_inputs(job, operation).items():
         try:

@@ -20,14 +20,14 @@ from dmlcpu.common.regions import Estimate, Sink, Source, Tensor
 from dmlcpu.errors import BindingError
 from dmlcpu.files import open_source
 from dmlcpu.files.base import Format
-from dmlcpu.files.formats import INDEX
+from dmlcpu.files.formats import INDEX, INDEX_HEADER
 from dmlcpu.search.arguments import as_new_ids
 from dmlcpu.search.codes import Frame, frame_of, sample_of, stored_floats
 from dmlcpu.search.float_index import FloatIndex
 from dmlcpu.search.index import Index
 from dmlcpu.search.int8_index import Int8Index
 from dmlcpu.search.spaces import Space, as_vectors, space_of
-from dmlcpu.search.storage import FILES, HEADER, IndexWriter, load, own_arrays, target_of
+from dmlcpu.search.storage import FILES, IndexWriter, load, own_arrays, target_of
 from dmlcpu.search.vectors import Limits, Stored, storable, stored_of
 from dmlcpu.selection.exclusions import allowed_of, lines_of
 
@@ -84,11 +84,12 @@ def _plan(
     is_exact = floats == "exact" and vectors.dtype.itemsize > 1 and ranges is None
     name = FloatIndex.name if is_exact else Int8Index.name
     form = as_vectors(name, "vectors", _unread(vectors))
-    space: Space | Frame = space_of(name, metric, form, ranges)
+    checked = space_of(name, metric, form, ranges)
+    space: Space | Frame = checked
     if not is_exact:
         if floats == "rescore" and form.dtype.itemsize == 1:
             raise BindingError(name, "vectors.dtype", str(vectors.dtype), "floats, to be kept")
-        stored = functools.partial(_codes, name, space, floats == "rescore")
+        stored = functools.partial(_codes, name, checked, floats == "rescore")
     else:
         frame = space = frame_of(metric, _sampled(vectors) if sampled else np.empty((0, form.shape[1]), form.dtype))
         stored = functools.partial(_floats, name, frame)
@@ -151,7 +152,7 @@ class BuildOperation:
     files: tuple[Path, ...] = ()
 
     def __init__(self) -> None:
-        self.form: Format | None = Format((INDEX,), open_source, lambda _: None, self._create, mark=HEADER)
+        self.form: Format | None = Format((INDEX,), open_source, lambda _: None, self._create, mark=INDEX_HEADER)
 
     @staticmethod
     def version() -> str:
