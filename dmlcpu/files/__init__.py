@@ -36,11 +36,11 @@ def create(
     place: str | None = None,
     form: Format | None = None,
 ) -> Writer:
-    """Begin a file of one or several arrays, under a temporary name in the folder of its target.
+    """Begin a file of one or several arrays under a temporary name in the folder of its target.
 
-    The target's folder is made; of a symbolic link, the file that it leads to is replaced. `token`: hexadecimal digits,
-    others for each attempt, for the temporary name. `place`: where the target has to be, and no link leads elsewhere.
-    `form`: the format; by default that of the suffix.
+    The target's folder is made; if the target is a symbolic link, the file that it leads to is replaced. `token`: other
+    hexadecimal digits for each attempt, for the temporary name. `place`: where the target must be, with no link that
+    leads elsewhere. `form`: the format; by default that of the suffix.
 
     Raises FileError if the format cannot hold these arrays or another kind of thing is in the target's place; OSError;
     ImportError if the format needs another package.

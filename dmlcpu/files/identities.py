@@ -16,7 +16,7 @@ from dmlcpu.files.targets import fail
 
 Identity = dict[str, Any]
 
-# What a copy of a file does not have, or another machine's view of it: compared by who looked at the same place before.
+# Fields that copies of a file, and other machines' views, lack: compared only between looks at the same place.
 # Numbers of devices and inodes are no part of it: some file systems give others at each mount.
 _OF_ONE_PLACE = ("ctime_ns",)
 # A file that changes twice within a tick of its file system's clock has the same time after both. Clocks of kernels
@@ -31,12 +31,12 @@ def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = Fal
     Another folder cannot be read, and may have any number of files: its own times alone count, as they do without
     `within`. A link counts as what it leads to.
 
-    It has ``size`` in bytes, ``mtime_ns`` and ``ctime_ns``, for a folder the sums of all in it. With
-    `content` all is read, and it has ``size`` and ``sha256`` instead. It can be written as JSON. A remote file has
-    ``version`` in place of the others, if its server reports versions.
+    It has ``size`` in bytes, ``mtime_ns`` and ``ctime_ns``, for a folder the sums over its files. With `content` all is
+    read, and it has ``size`` and ``sha256`` instead. It can be written as JSON. A remote file has ``version`` in place
+    of the others, if its server reports versions.
 
-    With `settled` a change that comes later gives another identity for sure: if the times are within a tick of now, it
-    waits for that to pass. Raises OSError, and FileError for a pipe, a device, or a file that changes all the time.
+    With `settled` any later change gives another identity: if the times are within a tick of now, it waits for the
+    tick to pass. Raises OSError, and FileError for a pipe, a device, or a file that changes all the time.
     """
     path = remote.base_of(os.fspath(path))
     if remote.is_remote(path):
@@ -62,8 +62,8 @@ def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = Fal
 def differs(before: Any, now: Mapping[str, Any], *, same_place: bool) -> bool:
     """Return whether a file has changed, judged by the fields that are known now.
 
-    same_place: both were seen by this machine, of the same file and not of a copy. Otherwise size and time of change
-    have to do, as copies keep them.
+    same_place: this machine saw both, of the same file and not of a copy. Otherwise size and time of change are
+    compared, as copies keep them.
     """
     if not isinstance(before, dict):
         return True

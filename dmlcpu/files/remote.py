@@ -276,7 +276,7 @@ class RemoteFile(io.RawIOBase):
         if not wanted:
             return 0
         with self._turn, reached():
-            # Of the beginning, where headers are, no ranges are needed.
+            # The beginning, where headers are, needs no ranges.
             file = self._file if self._in_ranges or (offset == 0 and self._copy is None) else self._downloaded()
             file.seek(offset)
             data = file.read(wanted)

@@ -200,7 +200,7 @@ def make_folder(folder: str) -> None:
         return
     if around != folder:
         make_folder(around)
-    os.makedirs(folder, exist_ok=True)  # another process may make it, too
+    os.makedirs(folder, exist_ok=True)  # another process may also make it
     sync_folder(around)
 
 

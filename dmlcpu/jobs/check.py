@@ -23,7 +23,7 @@ from dmlcpu.files.targets import LONGER
 from dmlcpu.files.web import RemoteError, in_time
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import Job, Task, Work, identities
-from dmlcpu.jobs.limits import Limits, size
+from dmlcpu.jobs.limits import Settings, size
 from dmlcpu.jobs.open_inputs import OpenArguments, found_and_allowed, named_inputs, open_arguments
 from dmlcpu.jobs.operations import Operation, operation_of
 from dmlcpu.models.faults import ModelError
@@ -40,14 +40,17 @@ class Checker:
     """Checks jobs, and keeps what many of them share."""
 
     directory: Path  # of relative paths
-    limits: Limits
-    content: bool  # changed inputs are found by their content
-    count_chunks: bool  # that arrays of zarr and HDF5 lack
-    require_chunks: bool  # those that are counted are errors
+    settings: Settings
+    count_chunks: bool  # that zarr and HDF5 arrays lack
     estimates: dict[Any, Estimate] = field(default_factory=dict)
     followed: Callable[[str], str] = field(default_factory=lambda: functools.cache(os.path.realpath))
     longest_name: Callable[[str], int] = field(default_factory=lambda: functools.cache(_longest_name))
     folder_error: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(_folder_error))
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a job may take."""
+        return self.settings.limits.memory
 
     def task(self, place: Place, job: Job) -> Task:
         """Return the task of a job, with its errors if it cannot run."""
@@ -61,7 +64,7 @@ class Checker:
             return Task(place.where, place.id, place.errors, job)
 
     def _task(self, place: Place, job: Job) -> Task:
-        with limit_threads(self.limits.threads):  # the choice of kernels may depend on threads
+        with limit_threads(self.settings.limits.threads):  # the choice of kernels may depend on threads
             return self._checked(place, job)
 
     def _checked(self, place: Place, job: Job) -> Task:
@@ -73,15 +76,13 @@ class Checker:
         inputs: dict[str, Identity] = {}
         failure: Exception | None = None
         try:
-            inputs = identities(job, self.directory, content=self.content, settled=True)
+            inputs = identities(job, self.directory, content=self.settings.content_hash, settled=True)
         except (FileError, OSError, ImportError) as error:  # most are noted when the file is opened
             failure = error
         with contextlib.closing(
-            open_arguments(
-                job, operation, self.directory, place, memory=self.limits.memory, count_chunks=self.count_chunks
-            )
+            open_arguments(job, operation, self.directory, place, memory=self.memory, count_chunks=self.count_chunks)
         ) as opened:
-            for name, count in opened.missing_chunks.items() if self.require_chunks else ():
+            for name, count in opened.missing_chunks.items() if self.settings.require_chunks else ():
                 what = "has no list of chunks" if count is None else f"lacks {count} of its chunks"
                 found = f"{named_inputs(job, operation)[name].spelled!r}, which {what}"
                 place.refuse(f"inputs.{name}", found, "all chunks, as they are required")
@@ -188,20 +189,20 @@ class Checker:
         in_blocks = operation.form is not None
         if in_blocks:
             peak = estimate.memory + held
-        if peak > self.limits.memory and (needed := min(peak, estimate.least() + held)) > self.limits.memory:
+        if peak > self.memory and (needed := min(peak, estimate.least() + held)) > self.memory:
             of_it = f", {size(held)} of it for files that are read or written whole" if held <= peak and held else ""
             found = f"a job that needs {size(needed)} of memory{of_it}"
             in_regions = suffixes_where(lambda each: each.create)
             less = f"; {' and '.join(in_regions)} are read and written in blocks" if held else ""
-            place.refuse("", found, f"{size(self.limits.memory)} (the maximal memory, shared by the workers{less})")
+            place.refuse("", found, f"{size(self.memory)} (the maximal memory, shared by the workers{less})")
             return None
         return Work(
             {name: source.shape for name, source in opened.sources.items()},
             {name: tensors[name] for name in wanted},
             estimate.kernel,
             sum(source.nbytes for source in sources),
-            min(peak, self.limits.memory),
-            self.limits.memory - held if in_blocks or peak > self.limits.memory else None,
+            min(peak, self.memory),
+            self.memory - held if in_blocks or peak > self.memory else None,
             opened.missing_chunks,
         )
 

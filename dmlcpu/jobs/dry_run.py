@@ -9,8 +9,8 @@ from dmlcpu.files.remote import is_remote
 from dmlcpu.jobs.entries import Jobs, PathLike
 from dmlcpu.jobs.faults import JobFault
 from dmlcpu.jobs.job import Task
-from dmlcpu.jobs.limits import address_of, limits_of, size
-from dmlcpu.jobs.prepare import Resume, prepare
+from dmlcpu.jobs.limits import Settings, size
+from dmlcpu.jobs.prepare import prepare
 from dmlcpu.jobs.progress import Progress
 
 
@@ -150,9 +150,8 @@ def plan_jobs(
     >>> plan.jobs[0].outputs
     {'values': '(2,) float32', 'indices': '(2,) int64'}
     """
-    limits, display = limits_of(workers, threads, max_memory, address_of(scheduler)), Progress(shown=False)
-    resume = Resume(manifest, force, retry_failed, content_hash)
-    prepared = prepare(jobs, directory, limits, resume, display, lock=False, require_chunks=require_chunks)
+    settings = Settings(**{name: given for name, given in locals().items() if name != "jobs"})
+    prepared = prepare(jobs, settings, Progress(shown=False), lock=False)
     return JobsPlan([_planned(task) for task in prepared.todo], prepared.done_before, prepared.left_out)
 
 

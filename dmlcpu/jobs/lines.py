@@ -19,7 +19,7 @@ def as_line(record: Mapping[str, Any]) -> bytes:
 
 
 def _opened(path: Path) -> int:
-    """Open a file to append to it, and to read its end; a pipe only to write, or it would have this reader for ever."""
+    """Open a file to append to it, and to read its end; a pipe only to write, or it would always have this reader."""
     flags = os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
     if not path.is_fifo():
         return os.open(path, flags | os.O_RDWR, 0o666)

@@ -137,7 +137,7 @@ class Manifest:
         """Bring the file to the disk, close and unlock it."""
         if self.lines:
             self.lines.end()
-            if fcntl is not None:  # a process that was forked meanwhile has the file open, too
+            if fcntl is not None:  # a process that was forked meanwhile also has the file open
                 with contextlib.suppress(OSError):  # of a file system without locks
                     fcntl.flock(self.lines.file, fcntl.LOCK_UN)
             self.lines.close()

@@ -87,7 +87,7 @@ def operation_of(op: str, directory: Path) -> Operation:
         path = directory / op
         mode = path.stat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise OSError(errno.EINVAL, "a pipe or a device", str(path))  # it could wait for ever
+            raise OSError(errno.EINVAL, "a pipe or a device", str(path))  # which could block forever
         return _loaded(path)
     name = canonical(op)
     if name not in OPERATORS and name not in _ENTERED:

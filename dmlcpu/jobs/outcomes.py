@@ -12,6 +12,7 @@ from dmlcpu.common.secrets import without_secrets
 from dmlcpu.files.folders import is_held, remove
 from dmlcpu.jobs.dispatch import Lost
 from dmlcpu.jobs.job import Task
+from dmlcpu.jobs.limits import Settings
 from dmlcpu.jobs.lines import Lines
 from dmlcpu.jobs.manifest import DONE, FAILED
 from dmlcpu.jobs.operations import version_of
@@ -52,15 +53,15 @@ def lines_of(failures: Sequence[Failure]) -> list[str]:
 class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
     """A run under way: its counts and failures, and where they are recorded."""
 
-    def __init__(self, prepared: Prepared, log: Path | None, progress: Progress, max_failures: int | None) -> None:
+    def __init__(self, prepared: Prepared, settings: Settings, progress: Progress) -> None:
         self.done = self.failed = 0
         self.failures: list[Failure] = []
         self.interrupted = False
         self._prepared = prepared
         self._manifest = prepared.manifest
-        self._log = Lines(log) if log else None
+        self._log = Lines(Path(settings.log)) if settings.log else None
         self._progress = progress
-        self._most = max_failures
+        self._most = settings.max_failures
 
     def __exit__(self, *_: object) -> None:
         self._progress.close()

@@ -18,7 +18,7 @@ from dmlcpu.jobs.check import Checker
 from dmlcpu.jobs.entries import Jobs, PathLike, is_stream, of_this_machine, read_jobs
 from dmlcpu.jobs.faults import JobFault, Place
 from dmlcpu.jobs.job import Job, Task, identities, jobs_of
-from dmlcpu.jobs.limits import Limits
+from dmlcpu.jobs.limits import Settings
 from dmlcpu.jobs.lines import as_line
 from dmlcpu.jobs.manifest import DONE, FAILED, Manifest, Record
 from dmlcpu.jobs.operations import version_of
@@ -26,23 +26,6 @@ from dmlcpu.jobs.packed import PackedJobs, Tasks
 from dmlcpu.jobs.progress import Progress
 
 _LEFT_OUT = "left out"
-
-
-class Resume(NamedTuple):
-    """Which jobs run again, by the manifest of earlier runs: options of `run_jobs`."""
-
-    manifest: PathLike | None = None
-    force: bool = False
-    retry_failed: bool = False
-    content_hash: bool = False
-
-    def skips(self, record: Record | None, job: Job, directory: Path) -> str | None:
-        """Return why a job does not run: it is done, or left out; None if it runs."""
-        if record and not self.force and is_done(record, job, directory, self.content_hash):
-            return DONE
-        if self.retry_failed and (record is None or record.get("outcome") != FAILED):
-            return _LEFT_OUT
-        return None
 
 
 class Prepared(NamedTuple):
@@ -79,55 +62,56 @@ class Prepared(NamedTuple):
 
 def prepare(
     jobs: Jobs,
-    directory: PathLike | None,
-    limits: Limits,
-    resume: Resume,
+    settings: Settings,
     progress: Progress,
     *,
     lock: bool,
-    require_chunks: bool,
-    check_as_you_go: bool = False,
-    retries: int = 2,
-    timeout: float | None = None,
 ) -> Prepared:
     """Read jobs, leave out those that are done, and check the others. The manifest stays locked if `lock` is true.
 
     Otherwise nothing will run, and the missing zarr chunks are counted.
-    With `check_as_you_go` only what jobs look like is checked; `Prepared.check` does the rest.
-
-    Requests to busy web servers are repeated up to `retries` times. A check takes no longer than `timeout`.
+    With `check_as_you_go` only the form of jobs is checked; `Prepared.check` does the rest.
     """
-    listing = read_jobs(jobs, directory)
-    with patience(retries, timeout):
+    listing = read_jobs(jobs, settings.directory)
+    waits = functools.partial(patience, settings.retries, settings.timeout)
+    with waits():
         packed = PackedJobs(jobs_of(listing))
     apart, options = Apart(packed, listing.directory), packed.options
-    path = manifest_of(jobs, resume.manifest)
+    path = manifest_of(jobs, settings.manifest)
     if path and apart.uses(path):
         raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
     recorded = Manifest(path, lock=lock) if path else None
     records: Mapping[str, Record] = recorded.records if recorded else {}
-    counts = require_chunks or not lock
-    checker = Checker(listing.directory, limits, resume.content_hash, counts, require_chunks)
+    checker = Checker(listing.directory, settings, count_chunks=settings.require_chunks or not lock)
 
     def check(task: Task) -> Task:
         assert task.job is not None
-        with patience(retries, timeout):
+        with waits():
             return checker.task(Place(task.where, task.id, options=options), task.job)
 
     todo, skipped = Tasks(), Counter[str]()
     close = recorded.close if recorded else lambda: None
-    with OnFailure(close), patience(retries, timeout):
+    with OnFailure(close), waits():
         for place, job in progress.checking(apart.checked(), len(packed)):
             sound = None if place.errors else job
-            if sound and (why := resume.skips(records.get(sound.id), sound, listing.directory)):
+            if sound and (why := _skips(settings, records.get(sound.id), sound, listing.directory)):
                 skipped[why] += 1
-            elif sound and not check_as_you_go:
+            elif sound and not settings.check_as_you_go:
                 todo.append(checker.task(place, sound))
             else:
                 todo.append(Task(place.where, place.id, place.errors, job))
-    later = check if check_as_you_go else None
+    later = check if settings.check_as_you_go else None
     before, out = skipped[DONE], skipped[_LEFT_OUT]
     return Prepared(listing.source, listing.directory, todo, apart, before, out, recorded, later)
+
+
+def _skips(settings: Settings, record: Record | None, job: Job, directory: Path) -> str | None:
+    """Return why a job does not run: it is done, or left out; None if it runs."""
+    if record and not settings.force and is_done(record, job, directory, settings.content_hash):
+        return DONE
+    if settings.retry_failed and (record is None or record.get("outcome") != FAILED):
+        return _LEFT_OUT
+    return None
 
 
 def manifest_of(jobs: Jobs, manifest: PathLike | None) -> Path | None:

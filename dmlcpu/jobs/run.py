@@ -2,28 +2,27 @@
 
 import functools
 import itertools
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dmlcpu.errors import DmlError
 from dmlcpu.jobs import executors
 from dmlcpu.jobs.dispatch import Lost, WorkerError, Workers, dispatch
-from dmlcpu.jobs.entries import Jobs, PathLike, of_this_machine
+from dmlcpu.jobs.entries import Jobs, PathLike
 from dmlcpu.jobs.faults import JobsError
 from dmlcpu.jobs.job import Task
-from dmlcpu.jobs.limits import Limits, address_of, at_least, limits_of
+from dmlcpu.jobs.limits import Settings
 from dmlcpu.jobs.outcomes import Failure, JobsRun
-from dmlcpu.jobs.prepare import Resume, prepare
+from dmlcpu.jobs.prepare import prepare
 from dmlcpu.jobs.progress import COMPILING, Progress
 from dmlcpu.jobs.serve import serve
 from dmlcpu.jobs.signals import terminated_as_interrupted
-from dmlcpu.jobs.step import Outcome, Settings
+from dmlcpu.jobs.step import Conditions, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,37 +189,15 @@ def run_jobs(
     >>> np.load(folder / "best" / "a.npz")["indices"]
     array([9, 8])
     """
+    settings = Settings(**{name: given for name, given in locals().items() if name != "jobs"})
     start = time.perf_counter()
-    if scheduler and executor is not None:
-        raise DmlError("run_jobs", "executor", "given together with scheduler", "one of both")
-    scheduler = address_of(scheduler)
-    if executor is not None and workers is None:
-        workers = getattr(executor, "_max_workers", None) or getattr(executor, "num_workers", 1)
-    if max_failures is not None:
-        at_least(1, "max_failures", max_failures)
-    at_least(0, "retries", retries)
-    if timeout is not None:
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-            raise TypeError(f"run_jobs: timeout is {timeout!r}; allowed: a number of seconds")
-        if not 0 < timeout < math.inf:
-            raise DmlError("run_jobs", "timeout", str(timeout), "more than 0 seconds")
-        if scheduler or executor is not None:  # which bring workers of their own: no timeout can end these
-            found = f"given together with {'scheduler' if scheduler else 'executor'}"
-            raise DmlError("run_jobs", "timeout", found, "one of both")
-    if force and retry_failed:
-        raise DmlError("run_jobs", "force", "True together with retry_failed", "one of both")
-    log = of_this_machine("log", log)
-    limits = limits_of(workers, threads, max_memory, scheduler)
-    if scheduler:
-        executors.check_cluster(scheduler)
-    elif (limits.workers > 1 or timeout) and executor is None:
+    if settings.scheduler:
+        executors.check_cluster(settings.scheduler)
+    elif (settings.limits.workers > 1 or timeout) and executor is None:
         executors.check_loky()
-    resume, display = Resume(manifest, force, retry_failed, content_hash), Progress(shown=progress)
-    checks = {"require_chunks": require_chunks, "check_as_you_go": check_as_you_go}
+    display = Progress(shown=progress)
     with terminated_as_interrupted():
-        prepared = prepare(
-            jobs, directory, limits, resume, display, lock=True, **checks, retries=retries, timeout=timeout
-        )
+        prepared = prepare(jobs, settings, display, lock=True)
     try:
         if prepared.errors and not keep_going:
             raise JobsError(prepared.source, prepared.errors)
@@ -228,10 +205,9 @@ def run_jobs(
             raise DmlError("run_jobs", "log", repr(os.fspath(log)), "a file that is not one of the jobs'")
         if prepared.done_before:
             display.say(f"resuming: {prepared.done_before} of {prepared.jobs} done, {len(prepared.todo)} to do")
-        execution = Execution(limits, scheduler, executor, retries, timeout)
-        with JobsRun(prepared, log, display, max_failures) as run:
+        with JobsRun(prepared, settings, display) as run:
             try:
-                run.execute(execution.outcomes)
+                run.execute(Execution(settings).outcomes)
             except WorkerError as error:
                 raise WorkerError(f"{error}\n  {run.so_far()}") from error
     finally:
@@ -244,11 +220,7 @@ def run_jobs(
 class Execution(NamedTuple):
     """Where tasks run: in this process, in others, on a cluster or by an executor; and when one is given up."""
 
-    limits: Limits
-    scheduler: str | None
-    executor: Executor | None
-    retries: int
-    timeout: float | None
+    settings: Settings
 
     def outcomes(
         self, tasks: Sequence[Task], directory: Path, progress: Progress, stopping: Callable[[], bool]
@@ -256,13 +228,15 @@ class Execution(NamedTuple):
         """Yield the outcomes of tasks, with their positions."""
         if not tasks:
             return
-        place = os.path.realpath(directory) if self.scheduler is None and self.executor is None else None
-        settings = Settings(directory.absolute(), self.limits.threads, self.limits.memory, place, self.retries)
-        work, compiling = functools.partial(serve, settings), functools.partial(progress.say, COMPILING)
+        of_run, limits = self.settings, self.settings.limits
+        place = os.path.realpath(directory) if of_run.scheduler is None and of_run.executor is None else None
+        conditions = Conditions(directory.absolute(), limits.threads, limits.memory, place, of_run.retries)
+        work, compiling = functools.partial(serve, conditions), functools.partial(progress.say, COMPILING)
         workers = self._workers(len(tasks), compiling)
         if workers is not None:
             with workers:
-                yield from dispatch(work, tasks, workers, retries=self.retries, stopping=stopping, timeout=self.timeout)
+                given: Any = {"retries": of_run.retries, "timeout": of_run.timeout}
+                yield from dispatch(work, tasks, workers, stopping=stopping, **given)
             return
         from dmlcpu.runtime.compilation import watch_compilations
 
@@ -271,12 +245,12 @@ class Execution(NamedTuple):
 
     def _workers(self, count: int, compiling: Callable[[], None]) -> Workers | None:
         """Return the workers for a number of tasks; None: this process carries them out."""
-        limits = self.limits
-        if self.executor is not None:
-            return Workers(self.executor, limits.workers)
-        if self.scheduler:
-            return executors.Cluster(self.scheduler)
-        if limits.workers == 1 and self.timeout is None:
+        settings, limits = self.settings, self.settings.limits
+        if settings.executor is not None:
+            return Workers(settings.executor, limits.workers)
+        if settings.scheduler:
+            return executors.Cluster(settings.scheduler)
+        if limits.workers == 1 and settings.timeout is None:
             return None
         # NumPy's and SciPy's libraries would start a thread for each core in each worker, which would only wait.
         threads = {"DMLCPU_NUM_THREADS": str(limits.threads), "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

@@ -33,7 +33,7 @@ _LASTING = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectory
 _LASTING_NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.ENAMETOOLONG, errno.EINVAL)
 
 
-class Settings(NamedTuple):
+class Conditions(NamedTuple):
     """What all tasks have in common."""
 
     directory: Path
@@ -71,7 +71,7 @@ def _writing(path: str) -> Iterator[None]:
 class Step:
     """A task on its way."""
 
-    def __init__(self, task: Task, settings: Settings, on_read: OnRead) -> None:
+    def __init__(self, task: Task, settings: Conditions, on_read: OnRead) -> None:
         assert task.job is not None
         self.task = task
         self.targets = task.job.targets

@@ -161,7 +161,8 @@ class BuildOperation:
 
     @staticmethod
     def _create(target: str, _: Mapping[str, Tensor], token: str) -> IndexWriter:
-        writer = IndexWriter(target_of(target, BUILD), token)
+        target_of(target, BUILD)  # which refuses other folders; a link that comes meanwhile is not followed
+        writer = IndexWriter(target, token)
         writer.sinks = {"index": cast(Any, writer)}
         return writer
 
