@@ -58,6 +58,7 @@ class Operation(Protocol):
         """Run in blocks that take at most `memory` bytes."""
 
 
+@functools.lru_cache(maxsize=1024)
 def is_path(op: str) -> bool:
     """Return whether a job's `op` is a file or a folder, and not the name of an operation."""
     return "/" in op or os.sep in op or _suffix(op) in _ENTERED
@@ -70,6 +71,11 @@ def _suffix(op: str) -> str:
 def canonical(op: str) -> str:
     """Return a job's `op` in one spelling; operators may be spelled as commands are."""
     return op if is_path(op) else op.replace("-", "_")
+
+
+def builds(op: str) -> bool:
+    """Return whether an `op` writes a saved index."""
+    return canonical(op) == BUILD
 
 
 def version_of(op: str) -> str:
