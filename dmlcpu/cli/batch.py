@@ -8,16 +8,16 @@ from typing import Any
 from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, check_environment, complain, show, tell
 
 SUMMARY = "run the jobs of a file: operators and models over many files"
-EXIT_CODES = "Exit codes: 0 all done, 1 some failed, 2 usage or jobs that are not right, 130 interrupted."
+EXIT_CODES = "Exit codes: 0 all done, 1 some failed, 2 wrong usage or invalid jobs, 130 interrupted."
 EPILOG = f"""\
 JOBS is a file of JSON Lines or TOML, or "-": JSON Lines on standard input. A job is
   {{"id": ..., "op": ..., "inputs": {{...}}, "attrs": {{...}}, "output": ...}}
-Paths are relative to the file of jobs. All jobs are checked before any runs. The outcome of each is recorded in the
-manifest: the same command again runs only jobs that are missing, have failed or have changed.
+Paths are relative to the file of jobs. All jobs are checked before any runs. The manifest records the
+outcome of each: the same command again runs only jobs that are missing, have failed or have changed.
 
 examples:
   dmlcpu batch jobs.toml --dry-run            show what would be done
-  dmlcpu batch jobs.toml --keep-going         run what is right, list what is not
+  dmlcpu batch jobs.toml --keep-going         run the valid jobs, list the invalid ones
   dmlcpu batch jobs.toml --jobs 4 --log l.jsonl
   dmlcpu batch jobs.toml --scheduler tcp://127.0.0.1:8786
 
@@ -39,8 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     """Add the arguments of all commands that run jobs; manifest: what is the default."""
     what = parser.add_argument_group("what is run")
-    what.add_argument("--keep-going", action="store_true", help="run the jobs that are right even if others are not")
-    as_you_go = "check the files of a job just before it runs: very many jobs begin at once"
+    what.add_argument("--keep-going", action="store_true", help="run the valid jobs even if others are invalid")
+    as_you_go = "check the files of a job just before it runs, so that very many jobs begin at once"
     what.add_argument("--check-as-you-go", action="store_true", help=as_you_go)
     what.add_argument("--fail-fast", action="store_true", help="stop after the first failure")
     what.add_argument("--max-failures", type=at_least(1), metavar="N", help="stop after N failures")
@@ -67,10 +67,7 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     how.add_argument("--max-memory", metavar="SIZE", help=memory)
     scheduler = "run on the Dask cluster of a scheduler; 'local': on this machine, as without it"
     how.add_argument("--scheduler", metavar="ADDRESS", help=scheduler)
-    retries = (
-        "tries of a job after the first, if its worker is lost, or a file cannot be read or written for a reason that "
-        "may pass (default: 2)"
-    )
+    retries = "how often a job is retried after its worker was lost or after a transient error of a file (default: 2)"
     how.add_argument("--retries", type=at_least(0), default=2, metavar="N", help=retries)
     timeout = "seconds that a job may take, each in a worker process; one that takes longer has failed"
     how.add_argument("--timeout", type=float, metavar="S", help=timeout)
@@ -101,8 +98,8 @@ def run(jobs: Any, args: argparse.Namespace, directory: str | None = None) -> in
     except JobsError as error:
         if args.json:
             members = ("place", "id", "field", "found", "allowed")
-            faults = [{name: getattr(fault, name) for name in members} for fault in error.faults]
-            print(json.dumps({"faults": faults}))
+            errors = [{name: getattr(each, name) for name in members} for each in error.faults]
+            print(json.dumps({"faults": errors}))
         return complain(str(error), REFUSED)
     except DmlError as error:
         option = error.field.replace("_", "-")

@@ -9,13 +9,13 @@ from dmlcpu.cli.shared import DONE, FAILED, REFUSED, complain, show
 SUMMARY = "show which jobs of a file are done, have failed, are stale or were never run"
 EPILOG = """\
 JOBS is a file as for `dmlcpu batch`. A stale job was done, and would run again: something of it has changed. Nothing is
-run, and a run may be under way. `dmlcpu batch JOBS --dry-run` says what is wrong with jobs that are not right.
+run, and a run may be under way. `dmlcpu batch JOBS --dry-run` prints the errors of invalid jobs.
 
 examples:
   dmlcpu status jobs.toml
   dmlcpu status jobs.toml --json
 
-Exit codes: 0 all done, 1 some are not, 2 usage or a file that is not right."""
+Exit codes: 0 all done, 1 some are not, 2 wrong usage or an invalid file."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -29,16 +29,23 @@ def open_source(path: str | os.PathLike[str], name: str | None = None, dtype: st
     return found.open_source(text, name, dtype)
 
 
-def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: str, place: str | None = None) -> Writer:
-    """Begin a file of one or several arrays, under a temporary name in the folder of its target.
+def create(
+    path: str | os.PathLike[str],
+    tensors: Mapping[str, Tensor],
+    token: str,
+    place: str | None = None,
+    form: Format | None = None,
+) -> Writer:
+    """Begin a file of one or several arrays under a temporary name in the folder of its target.
 
-    The target's folder is made; of a symbolic link, the file that it leads to is replaced. `token`: hexadecimal digits,
-    others for each attempt, for the temporary name. `place`: where the target has to be, and no link leads elsewhere.
+    The target's folder is made; if the target is a symbolic link, the file that it leads to is replaced. `token`: other
+    hexadecimal digits for each attempt, for the temporary name. `place`: where the target must be, with no link that
+    leads elsewhere. `form`: the format; by default that of the suffix.
 
     Raises FileError if the format cannot hold these arrays or another kind of thing is in the target's place; OSError;
     ImportError if the format needs another package.
     """
-    found, target = check_target(place or path, tensors, is_real=place is not None and HANDLES)
+    found, target = check_target(place or path, tensors, form, is_real=place is not None and HANDLES)
     if place is not None and target != place:
         raise FileError(f"a link to {target!r}", f"{place!r}, as when the job was checked")
     if found.save:
@@ -49,13 +56,13 @@ def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: s
 
 
 def check_target(
-    path: str | os.PathLike[str], tensors: Mapping[str, Tensor], *, is_real: bool = False
+    path: str | os.PathLike[str], tensors: Mapping[str, Tensor], form: Format | None = None, *, is_real: bool = False
 ) -> tuple[Format, str]:
     """Return a new file's format, and the file to replace; raise what `create` does before it writes."""
     path = os.fspath(path)
     if is_remote(path):
         raise FileError("a remote file", "a file of this machine")
-    found = format_of(path)
+    found = form or format_of(path)
     if not found.check:
         raise FileError(f"a {found.suffixes[0]} file to write", "one to read")
     found.check(tensors)

@@ -102,7 +102,7 @@ class Format:
     save: Callable[[Any, Mapping[str, Array]], None] | None = None  # writes a file of arrays in memory
     copies: int = 0  # of the arrays that are in memory while a file is written, at most (measured)
     holds_one: bool = False  # one array, without a name
-    is_remote: bool = False  # read from remote file systems, too
+    is_remote: bool = False  # also read from remote file systems
     mark: str | None = None  # the file that makes a folder one of this format; None: it has files, no folders
 
 

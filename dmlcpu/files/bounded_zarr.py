@@ -127,7 +127,7 @@ def open_array(path: str, name: str | None, dtype: str | None) -> FileSource:
 
 
 def _members(group: Any, wanted: str | None) -> dict[str, Any]:
-    """Return the arrays in a group, and in the groups within it; only the wanted one if it is there."""
+    """Return the arrays in a group, and in the groups within it; only the wanted one, if it exists."""
     arrays: dict[str, Any] = {}
     groups, seen = [group], set()
     with _settled():

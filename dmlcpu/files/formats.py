@@ -17,7 +17,10 @@ FORMATS = (
 )
 _BY_SUFFIX = {suffix: each for each in FORMATS for suffix in each.suffixes}
 SUFFIXES = tuple(_BY_SUFFIX)
-MARKS = tuple(each.mark for each in FORMATS if each.mark)
+INDEX, INDEX_HEADER = ".index", "index.json"  # saved indices, which dmlcpu.search reads and writes
+# Folders that are read and replaced as one: by their suffixes, and by the files that are in each of them.
+WHOLE = (*(suffix for each in FORMATS if each.mark for suffix in each.suffixes), INDEX)
+MARKS = (*(each.mark for each in FORMATS if each.mark), INDEX_HEADER)
 
 
 def known(path: str | os.PathLike[str]) -> Format | None:

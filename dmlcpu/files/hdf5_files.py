@@ -23,7 +23,7 @@ from dmlcpu.files.stored import as_bytes, open_file
 _ALLOWED = "an HDF5 file"
 _SHUFFLE, _GZIP, _FLETCHER32 = _FILTERS = 2, 1, 3  # HDF5's numbers of filters, in their order
 _KNOWN = "shuffle, gzip and fletcher32, in this order (h5repack -f SHUF -f GZIP=4 rewrites a file so)"
-_BESIDE = 64  # bytes that gzip adds to what cannot be packed, at most, with a thousandth of it
+_ADDED = 64  # bytes that gzip adds to what cannot be packed, at most, with a thousandth of it
 _AT_ONCE = 256  # chunks that are read by one call, at most: HDF5 takes 6 KB for each, however small it is
 _GROUPS = 10_000  # that are searched for names, at most
 
@@ -93,7 +93,7 @@ class _Hdf5Source(FileSource):
     def __init__(self, file: Any, dataset: Any, dtype: str | None) -> None:
         settings = dataset.id.get_create_plist()
         if dataset.is_virtual or settings.get_external_count():
-            raise FileError("a dataset whose elements are in other files", "one with elements of its own")
+            raise FileError("a dataset whose elements are in other files", "one whose elements are in the file")
         if dataset.shape is None:
             raise FileError("a dataset without a shape", "an array")
         check_dtype(dataset.dtype)
@@ -130,7 +130,7 @@ class _Hdf5Source(FileSource):
         def wrong(found: Any) -> int | None:
             size: int = found.size - (4 if bits.get(_FLETCHER32, 0) & ~found.filter_mask else 0)
             packed = self._gzip_bit & ~found.filter_mask
-            return size if (size > chunk + chunk // 1000 + _BESIDE if packed else size != chunk) else None
+            return size if (size > chunk + chunk // 1000 + _ADDED if packed else size != chunk) else None
 
         size = self._dataset.id.chunk_iter(wrong)
         if size is not None:

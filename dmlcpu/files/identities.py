@@ -16,7 +16,7 @@ from dmlcpu.files.targets import fail
 
 Identity = dict[str, Any]
 
-# What a copy of a file does not have, or another machine's view of it: compared by who looked at the same place before.
+# Fields that copies of a file, and other machines' views, lack: compared only between looks at the same place.
 # Numbers of devices and inodes are no part of it: some file systems give others at each mount.
 _OF_ONE_PLACE = ("ctime_ns",)
 # A file that changes twice within a tick of its file system's clock has the same time after both. Clocks of kernels
@@ -25,18 +25,18 @@ _TICK, _WHOLE_SECONDS = 20_000_000, 2_000_000_000  # ns
 _LOOKS = 5  # at a file that changes within each tick
 
 
-def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = False) -> Identity:
-    """Return the identity of a file, or of a zarr folder with everything in it: another state has another one.
+def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = False, within: bool = True) -> Identity:
+    """Return the identity of a file, or of a zarr folder or an index with all that is in it: it changes with the state.
 
-    Another folder cannot be read, and may have any number of files: its own times alone count. A link counts as what it
-    leads to.
+    Another folder cannot be read, and may have any number of files: its own times alone count, as they do without
+    `within`. A link counts as what it leads to.
 
-    It has ``size`` in bytes, ``mtime_ns`` and ``ctime_ns``, for a folder the sums of all in it. With
-    `content` all is read, and it has ``size`` and ``sha256`` instead. It can be written as JSON. A remote file has
-    ``version`` in place of the others, if its server reports versions.
+    It has ``size`` in bytes, ``mtime_ns`` and ``ctime_ns``, for a folder the sums over its files. With `content` all is
+    read, and it has ``size`` and ``sha256`` instead. It can be written as JSON. A remote file has ``version`` in place
+    of the others, if its server reports versions.
 
-    With `settled` a change that comes later gives another identity for sure: if the times are within a tick of now, it
-    waits for that to pass. Raises OSError, and FileError for a pipe, a device, or a file that changes all the time.
+    With `settled` any later change gives another identity: if the times are within a tick of now, it waits for the
+    tick to pass. Raises OSError, and FileError for a pipe, a device, or a file that changes all the time.
     """
     path = remote.base_of(os.fspath(path))
     if remote.is_remote(path):
@@ -45,8 +45,8 @@ def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = Fal
         status = os.stat(path)
         is_folder = stat.S_ISDIR(status.st_mode)
         if content:
-            return _content_of_folder(Path(path)) if is_folder else _content(path)
-        states = [status, *(os.stat(each) for _, each in _within(Path(path)))] if is_folder else [status]
+            return _content_of_folder(Path(path), within=within) if is_folder else _content(path)
+        states = [status, *(os.stat(each) for _, each in _within(Path(path)))] if is_folder and within else [status]
         if not (settled and (left := _left(states))):
             break
         time.sleep(left)
@@ -62,8 +62,8 @@ def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = Fal
 def differs(before: Any, now: Mapping[str, Any], *, same_place: bool) -> bool:
     """Return whether a file has changed, judged by the fields that are known now.
 
-    same_place: both were seen by this machine, of the same file and not of a copy. Otherwise size and time of change
-    have to do, as copies keep them.
+    same_place: this machine saw both, of the same file and not of a copy. Otherwise size and time of change are
+    compared, as copies keep them.
     """
     if not isinstance(before, dict):
         return True
@@ -107,9 +107,9 @@ def _content(path: str | os.PathLike[str]) -> Identity:
         return {"size": size_of(file), "sha256": digest}
 
 
-def _content_of_folder(folder: Path) -> Identity:
+def _content_of_folder(folder: Path, *, within: bool) -> Identity:
     digest, size = hashlib.sha256(), 0
-    for name, entry in sorted(_within(folder)):
+    for name, entry in sorted(_within(folder)) if within else ():
         if entry.is_file():
             found = _content(entry)
             size += found["size"]

@@ -22,7 +22,7 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     """Open an array of an .npz file."""
     file = open_file(path)
     with OnFailure(file.close), refused(_ALLOWED):
-        # Of a remote file each read is a request: they are fewer with a buffer.
+        # Each read of a remote file is a request: a buffer makes them fewer.
         archive = zipfile.ZipFile(io.BufferedReader(file, _PIECE) if isinstance(file, RemoteFile) else file)
         listed = sorted(filter(_may_be_array, archive.namelist()), key=lambda each: each.endswith(".npy"))
         members = {each.removesuffix(".npy"): each for each in listed}

@@ -28,7 +28,7 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
             raise FileError(f"a file of {size:,} bytes", f"at most {_LONGEST_FILE:,}, as protobuf has")
         proto.ParseFromString(file.read())
         if proto.data_location == proto.EXTERNAL:
-            raise FileError("a tensor whose elements are in another file", "one with elements of its own")
+            raise FileError("a tensor whose elements are in another file", "one whose elements are in the file")
         if proto.data_type not in _NAME_OF:
             raise FileError(f"a tensor of ONNX's type {proto.data_type}", ", ".join(_NAME_OF.values()))
         array = helper.to_array(proto)

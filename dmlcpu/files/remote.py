@@ -1,6 +1,6 @@
 """Files of remote file systems (``s3://``, ``gs://``, ``https://`` and others) that fsspec reads.
 
-Passwords and other settings are those of fsspec and of the packages it uses. Jobs have none.
+Passwords and other settings come from fsspec and the packages it uses. Jobs have none.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _COPIES = ("simplecache", "filecache", "blockcache", "cached")
 _LINKS = (*_COPIES, "zip", "tar", "libarchive", "dir")
 _NAME = "::"  # between the parts of a chained URL, and between a file and the name of an array in it
 PIECE = 4 << 20  # bytes of one request, at most
-# What file systems tell of a file that differs when its content does.
+# What file systems report on a file that differs when its content does.
 _VERSIONS = (
     *("ETag", "etag", "Last-Modified", "LastModified", "last_modified", "VersionId", "generation", "updated", "mtime"),
     *("modificationTime", "modify", "created", "ino", "Content-MD5", "md5Hash", "crc32c", "Digest", "sha", "CRC"),
@@ -100,7 +100,7 @@ def without_query(path: str) -> str:
 
 
 def _naming(parts: list[str]) -> int:
-    """Return which part of a chained URL names the file that is read: caches have no name of their own."""
+    """Return which part of a chained URL names the file that is read; caches have no names."""
     return next((number for number, part in enumerate(parts) if part.partition("://")[2]), len(parts) - 1)
 
 
@@ -131,7 +131,7 @@ def _matching(system: Any, stripped: str, pattern: str) -> list[str]:
     sign = re.search(r"[*?\[]", pattern)
     fixed = pattern[: pattern.rindex("/", 0, sign.start()) + 1] if sign else pattern
     root = system._strip_protocol(fixed)
-    with web.deadline(), reached():
+    with reached():
         system.invalidate_cache()
         found = system.glob(stripped)
     for name in found:
@@ -169,7 +169,7 @@ def identity(url: str, format_: Format | None, *, content: bool) -> dict[str, in
 
 
 def _version(info: dict[str, Any]) -> str | None:
-    """Return a digest of what a server tells of a file's version; None: it tells nothing."""
+    """Return a digest of what a server reports on a file's version; None if it reports nothing."""
     found = [(name, str(info[name])) for name in _VERSIONS if info.get(name)]
     return hashlib.sha256(repr(found).encode()).hexdigest() if found else None
 
@@ -227,7 +227,7 @@ def reached() -> Iterator[None]:
 
 
 def _info(system: Any, path: str) -> dict[str, Any]:
-    """Return what a file system tells of a file, with a size."""
+    """Return what a file system reports on a file, which includes a size."""
     try:
         info: dict[str, Any] = system.info(path)
     except FileNotFoundError as error:
@@ -238,7 +238,7 @@ def _info(system: Any, path: str) -> dict[str, Any]:
     if info.get("type") == "directory":
         raise RemoteError(errno.EISDIR, "a folder")
     if not isinstance(info.get("size"), int):
-        raise RemoteError(errno.EIO, "a file whose size the server does not tell")
+        raise RemoteError(errno.EIO, "a file whose size the server does not report")
     return info
 
 
@@ -276,7 +276,7 @@ class RemoteFile(io.RawIOBase):
         if not wanted:
             return 0
         with self._turn, reached():
-            # Of the beginning, where headers are, no ranges are needed.
+            # The beginning, where headers are, needs no ranges.
             file = self._file if self._in_ranges or (offset == 0 and self._copy is None) else self._downloaded()
             file.seek(offset)
             data = file.read(wanted)

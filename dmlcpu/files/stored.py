@@ -34,7 +34,7 @@ _GAP = 1 << 14
 # the cache, and a tile stays in the second level. Measured, 16 KiB to 4 MiB: 1.4 to 3.3 GB/s; longer tiles half.
 _TILE = 1 << 18
 _RUN = 1 << 14
-# Of a remote file all of that is longer by _FAR: a request takes as long as some MB.
+# For remote files all of these are longer by _FAR: a request takes as long as some MB.
 _FAR = 8
 
 _POSITION = threading.Lock()

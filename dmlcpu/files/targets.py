@@ -1,16 +1,13 @@
 """New files: written under a temporary name in the folder of their target, then put in its place in one step."""
 
 import contextlib
-import ctypes
 import errno
 import io
 import os
 import re
-import shutil
 import stat
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,17 +18,10 @@ from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Region, Sink, Tensor
 from dmlcpu.files.base import FileError, check_block, whole
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 # Writer's names of files: the target's name, then the token of the attempt; .old: the folder that was the target.
-_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+(?P<old>\.old)?\.part", re.DOTALL)
-_PART, _OLD = ".part", ".old.part"
+TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+(?P<old>\.old)?\.part", re.DOTALL)
+PART, OLD = ".part", ".old.part"
 LONGER = len("...part") + 12  # bytes that such a name has more than the target's, with a token of 12 digits
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux's
-_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV)  # of a kernel, or a file system, that has none
 _NO_SYNC_OF_FOLDERS = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 
 HANDLES = hasattr(os, "O_PATH")  # of folders, relative to which files are opened and renamed
@@ -76,11 +66,9 @@ class Writer(ABC):
         A zarr folder needs a system that exchanges names. A power failure before `sync_folder` may undo the change.
         """
 
+    @abstractmethod
     def discard(self) -> None:
-        """Remove the temporary file. Never fails: `stray` finds what could not be removed."""
-        with contextlib.suppress(OSError):
-            remove(self._temporary)
-        self._leave()
+        """Remove what has the temporary name. Never fails: `stray` finds what could not be removed."""
 
 
 class FileWriter(Writer):
@@ -182,7 +170,7 @@ def resolved(path: str | os.PathLike[str], mark: str | None = None, is_real: boo
 
 def _is_set_aside(target: str) -> bool:
     """Return whether a run was killed while it replaced a folder: the old one is whole under another name."""
-    return any(each.name.endswith(_OLD) for each in stray([os.path.dirname(target)], lambda file: file == target))
+    return any(each.name.endswith(OLD) for each in stray([os.path.dirname(target)], lambda file: file == target))
 
 
 def _opened(folder: str) -> int | None:
@@ -200,80 +188,6 @@ def _opened(folder: str) -> int | None:
     return handle
 
 
-def exchange(one: str, other: str) -> bool:
-    """Exchange the names of two files or folders in one step; return False where the system cannot do that."""
-    libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-    if not hasattr(libc, "renameat2"):  # a C library older than Linux's call
-        return False
-    if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
-        return True
-    error = ctypes.get_errno()
-    if error in _NO_EXCHANGE:
-        return False
-    raise OSError(error, os.strerror(error), one, None, other)
-
-
-def put_folder(temporary: str, target: str) -> None:
-    """Give a new folder, named as `Writer` names them, the name of its target, in the place of a folder there.
-
-    On Linux the two folders exchange names, so at every moment the target is all of the old or all of the new. Where
-    the system has no such call, the old folder is renamed first: between two renames there is no target. An overlay
-    file system does not rename a folder of a lower layer: there it is copied, and removed. After a run that is killed
-    in between, `remove` brings the old folder back.
-    """
-    if not os.path.isdir(target):
-        os.rename(temporary, target)
-    elif exchange(temporary, target):
-        shutil.rmtree(temporary, ignore_errors=True)
-    else:
-        old = temporary.removesuffix(_PART) + _OLD
-        with _held(target), OnFailure(lambda: _bring_back(old, target)):  # a lock stays with a folder that is renamed
-            _set_aside(target, old)
-            os.rename(temporary, target)
-        with contextlib.suppress(OSError):
-            os.rename(old, temporary)  # what has a name with .old is always whole
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _set_aside(target: str, old: str) -> None:
-    """Give a folder the name of an old one; one that cannot be renamed is copied, then removed."""
-    try:
-        os.rename(target, old)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-    else:
-        return
-    copy = old.removesuffix(_OLD) + "0" + _PART
-    with OnFailure(lambda: shutil.rmtree(copy, ignore_errors=True)):
-        os.mkdir(copy)
-        with _held(copy):
-            shutil.copytree(target, copy, symlinks=True, dirs_exist_ok=True)
-            sync_within(copy)
-            os.rename(copy, old)
-            sync_folder(os.path.dirname(old))
-            shutil.rmtree(target)
-
-
-def _bring_back(old: str, target: str) -> None:
-    """Give an old folder its name back, if it was set aside; what is left in its place is a part of it."""
-    if os.path.isdir(old):
-        if os.path.lexists(target):
-            shutil.rmtree(target)
-        os.rename(old, target)
-
-
-def sync_within(folder: str) -> None:
-    """Bring a folder and all in it to the disk."""
-    for place, _, files in os.walk(folder, onerror=fail):
-        for name in files:
-            file = os.path.join(place, name)
-            if not os.path.islink(file):
-                with open(file, "rb+" if os.name == "nt" else "rb") as opened:  # a copy may be read-only
-                    os.fsync(opened.fileno())
-        sync_folder(place)
-
-
 def fail(error: OSError) -> NoReturn:
     """Raise what `os.walk` met in a folder: it would leave the folder out."""
     raise error
@@ -286,7 +200,7 @@ def make_folder(folder: str) -> None:
         return
     if around != folder:
         make_folder(around)
-    os.makedirs(folder, exist_ok=True)  # another process may make it, too
+    os.makedirs(folder, exist_ok=True)  # another process may also make it
     sync_folder(around)
 
 
@@ -305,54 +219,13 @@ def sync_folder(folder: str) -> None:
             raise
 
 
-def hold(folder: str | os.PathLike[str]) -> int | None:
-    """Lock a temporary folder, as a sign to other runs that it is in use; the system unlocks it with its process.
-
-    Return the handle to close when the folder has its name; None: the system has no such locks. A file needs none: if
-    somebody removes it, it cannot be renamed, but of a folder some parts may be left.
-    """
-    if fcntl is None:
-        return None
-    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    with contextlib.suppress(OSError):  # of a file system without locks
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    return handle
-
-
-@contextlib.contextmanager
-def _held(folder: str) -> Iterator[None]:
-    handle = hold(folder)
-    try:
-        yield
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
-def is_held(path: str | os.PathLike[str]) -> bool:
-    """Return whether a process has a temporary folder in use, by `hold`."""
-    try:
-        handle = hold(path)
-        if handle is None:
-            return False
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        finally:
-            os.close(handle)
-    except BlockingIOError:
-        return True
-    except OSError:
-        pass
-    return False
-
-
 def stray(folders: Iterable[str], is_target: Callable[[str], bool]) -> list[Path]:
     """Return the temporary files and folders of killed runs in targets' folders, in the order to `remove` them."""
     return sorted(
         Path(entry.path)
         for folder in folders
         for entry in _listed(folder)
-        if (match := _TEMPORARY.fullmatch(entry.name)) and is_target(os.path.join(folder, match["name"]))
+        if (match := TEMPORARY.fullmatch(entry.name)) and is_target(os.path.join(folder, match["name"]))
     )
 
 
@@ -361,27 +234,3 @@ def _listed(folder: str) -> list[os.DirEntry[str]]:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         return list(entries)
     return []
-
-
-def remove(path: str | os.PathLike[str]) -> None:
-    """Remove a file or a whole folder, if it is there; but an old folder that was not replaced gets its name back.
-
-    It was not if the new folder still has its temporary name: this is removed after the old one.
-    """
-    folder, name = os.path.split(path)
-    temporary = _TEMPORARY.fullmatch(name)
-    if temporary and not temporary["old"] and os.path.lexists(os.fspath(path).removesuffix(_PART) + _OLD):
-        return  # the sign that the target is not the new folder: the old one could not be brought back yet
-    if temporary and temporary["old"]:
-        target, new = os.path.join(folder, temporary["name"]), os.fspath(path).removesuffix(_OLD) + _PART
-        if os.path.lexists(new) or not os.path.lexists(target):
-            _bring_back(os.fspath(path), target)
-            return
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
-    except (IsADirectoryError, PermissionError):  # macOS says the latter of folders
-        if not os.path.isdir(path):
-            raise
-        shutil.rmtree(path)

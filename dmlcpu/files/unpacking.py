@@ -36,7 +36,7 @@ def unpack(codec: str, packed: Array, most: int, *, exact: bool, options: Mappin
         place, library = _SIZED[codec]
         _check(int.from_bytes(packed[place], "little"), most)
         if codec == "blosc" and (length := int.from_bytes(packed[_LENGTH], "little")) != packed.size:
-            # The library reads as many bytes as the chunk says it has, beyond its end, too.
+            # The library reads as many bytes as the header says, also beyond the chunk's end.
             raise FileError(f"a chunk of {packed.size:,} bytes", f"{length:,}, as its header says")
         return library().decode(packed)
     unpacked = _of_stream(codec, packed, most + 1, options)

@@ -2,16 +2,21 @@
 
 import asyncio
 import contextlib
+import contextvars
 import email.utils
 import errno
 import itertools
 import logging
 import random
 import re
+import threading
 import time
-from collections.abc import Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from concurrent.futures import Future
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 SILENT = 60  # seconds after which a web server is given up
 _BUSY = (429, 503)  # answers after which a request is made again
@@ -19,6 +24,7 @@ _LONGEST = 300  # seconds that a server may have a client wait
 _DOUBLINGS = 6  # of a pause, at most
 _MOST = 64 << 20  # bytes of an answer to a request for all: a list of files
 _PIECE = 1 << 16
+_GRACE = 0.5  # seconds in which a request that is late can say so itself, with its URL
 
 _log = logging.getLogger("dmlcpu")
 _redirects: set[tuple[str | None, str | None]] = set()  # that were said
@@ -40,7 +46,7 @@ _patience: ContextVar[_Patience] = ContextVar("patience", default=_NO_PATIENCE)
 
 @contextlib.contextmanager
 def patience(retries: int, seconds: float | None = None) -> Iterator[None]:
-    """Have requests of a block made again so often, and, within `deadline`, end after some seconds."""
+    """Have requests of a block made again so often, and calls by `in_time` end after some seconds."""
     token = _patience.set(_Patience(retries, seconds))
     try:
         yield
@@ -48,21 +54,42 @@ def patience(retries: int, seconds: float | None = None) -> Iterator[None]:
         _patience.reset(token)
 
 
-@contextlib.contextmanager
-def deadline() -> Iterator[None]:
-    """Have all requests of a block together end after the seconds of `patience`."""
+def in_time(call: Callable[[], T]) -> T:
+    """Call a function that reads from elsewhere; raise RemoteError if it takes longer than `patience` says.
+
+    It runs in another thread then, which is left to itself if it is late: not every file system can be interrupted.
+    """
     now = _patience.get()
-    token = _patience.set(now._replace(end=now.seconds and time.monotonic() + now.seconds))
+    if now.seconds is None:
+        return call()
+    token = _patience.set(now._replace(end=time.monotonic() + now.seconds))
+    context = contextvars.copy_context()
+    _patience.reset(token)
+    result: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(context.run(call))
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="dmlcpu-remote", daemon=True).start()
     try:
-        yield
-    finally:
-        _patience.reset(token)
+        return result.result(now.seconds + _GRACE)
+    except TimeoutError:
+        if result.done():  # it is the function's own
+            raise
+        raise RemoteError(errno.ETIMEDOUT, _late(now.seconds)) from None
 
 
 def too_late() -> str | None:
     """Return that the block at hand takes too long, in words; None if it does not."""
     _, seconds, end = _patience.get()
-    return f"took longer than {seconds:g} s" if end and time.monotonic() >= end else None
+    return _late(seconds) if seconds and end and time.monotonic() >= end else None
+
+
+def _late(seconds: float) -> str:
+    return f"took longer than {seconds:g} s"
 
 
 def pause(number: int, first: float = 0.1, asked: str | None = None) -> float:

@@ -12,10 +12,12 @@ from dmlcpu.common.block_reader import tile_of
 from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Tensor
 from dmlcpu.files.base import ZARR_FOLDER, FileError, FileSource, Format, library
+from dmlcpu.files.folders import FolderWriter, sync_within
 from dmlcpu.files.remote import is_remote
-from dmlcpu.files.targets import ArraySink, Writer, hold, put_folder, sync_within
+from dmlcpu.files.targets import ArraySink, Writer
 
 _CHUNK = 4 << 20
+_MARK = "zarr.json"
 _TYPES = [np.dtype(code) for code in "?" + np.typecodes["AllInteger"] + "efdFD"]
 
 
@@ -44,13 +46,9 @@ def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
     return _ZarrWriter(target, tensors, token)
 
 
-class _ZarrWriter(Writer):
+class _ZarrWriter(FolderWriter):
     def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
         super().__init__(target, token)
-        self._held: int | None = None
-        with OnFailure(self._leave):
-            os.mkdir(self._temporary)
-            self._held = hold(self._temporary)
         zarr, group, sinks = library("zarr", "zarr"), len(tensors) != 1, {}
         with OnFailure(self.discard):
             if group:
@@ -60,25 +58,10 @@ class _ZarrWriter(Writer):
                 within = {"name": name if group else None, "chunks": chunks, "zarr_format": 3}
                 sinks[name] = ArraySink(zarr.create_array(self._temporary, shape=shape, dtype=dtype, **within))
         self.sinks = sinks
-        self._parts = [os.curdir, *(tensors if group else ())]
+        self._needed = [os.path.join(part, _MARK) for part in (os.curdir, *(tensors if group else ()))]
 
     def finish(self) -> None:
         sync_within(self._temporary)
 
-    def put_in_place(self) -> None:
-        # Of a folder that somebody removes while it is written, zarr makes the parts again that it writes later.
-        if self._held is not None and not os.path.samestat(os.fstat(self._held), os.stat(self._temporary)):
-            raise FileNotFoundError(self._temporary)
-        for part in self._parts:
-            os.stat(os.path.join(self._temporary, part, "zarr.json"))
-        put_folder(self._temporary, self._target)
-        self._leave()
 
-    def _leave(self) -> None:
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
-        super()._leave()
-
-
-FORMAT = Format((".zarr",), open_source, check, create, is_remote=True, mark="zarr.json")
+FORMAT = Format((".zarr",), open_source, check, create, is_remote=True, mark=_MARK)

@@ -12,21 +12,19 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.errors import DmlError
-from dmlcpu.files.formats import suffixes_where
+from dmlcpu.files.formats import WHOLE
 from dmlcpu.files.remote import base_of, is_remote, local
 from dmlcpu.files.targets import stray
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import Job, files_of
-from dmlcpu.jobs.operations import INDEX, is_path, operation_of
+from dmlcpu.jobs.operations import is_path, operation_of
 from dmlcpu.jobs.packed import PackedJobs
 
-# Folders that are read and replaced as one: those of formats, and saved indices.
-_WHOLE = (*suffixes_where(lambda each: each.mark), INDEX)
 _At = tuple[Place, Job | None]
 
 
 class Apart:
-    """What jobs read, write and are called, by hashes of eight bytes. What may be there twice is compared as text."""
+    """What jobs read and write, and their ids, as hashes of eight bytes. Possible duplicates are compared as text."""
 
     def __init__(self, jobs: PackedJobs, directory: Path) -> None:
         self._jobs = jobs
@@ -34,6 +32,12 @@ class Apart:
         self._folder = functools.cache(lambda folder: os.path.realpath(os.path.join(directory, folder)))
         self._is_blind = functools.cache(is_case_blind)
         ids, targets, inputs, around = (array("q") for _ in range(4))
+        searched = filter(os.path.isdir, map(self._name, filter(is_path, jobs.ops)))
+        indices = {
+            *searched,
+            *map(self._name, jobs.built),
+        }  # other folders than those whose names say that they are one
+        self._indices = [each + os.sep for each in indices if Path(each).suffix.lower() not in WHOLE]
         self._folders: set[str] = set()  # of targets
         folders: set[int] = set()  # of targets in folders that are one: these are parts of them
         for place, job in jobs:
@@ -42,21 +46,21 @@ class Apart:
                 found = self._found(path)
                 self._folders.add(os.path.dirname(found))
                 targets.append(hash(file := self._folded(found)))
-                folders.update(map(hash, _around(file)))
+                folders.update(map(hash, self._around(file)))
             for file, _ in self._inputs_of(place, job):
                 inputs.append(hash(file))
-                around.extend(map(hash, _around(file)))
+                around.extend(map(hash, self._around(file)))
         self._inputs, self._targets = np.asarray(inputs), np.asarray(targets)
         read = np.concatenate((self._inputs, around))
         self._suspects = {*_repeated(self._targets), *np.intersect1d(self._targets, read).tolist(), *folders}
         self._ids = _repeated(ids)
 
     def _name(self, path: str) -> str:
-        """Return a file's one name, however a job spells it: by links, with `..`, from the root, or in capitals."""
+        """Return the one name of a file, however a job spells it: through links, with `..`, or in capitals."""
         return self._folded(self._found(path))
 
     def _folded(self, file: str) -> str:
-        """Return one form for all names that the file system takes for this one."""
+        """Return one form for all names that mean the same file on this file system."""
         if is_remote(file) or not self._is_blind(os.path.dirname(file)):
             return file
         if os.name == "nt":  # which compares letter by letter
@@ -73,15 +77,21 @@ class Apart:
         file = os.path.join(self._folder(folder), name)
         return os.path.realpath(file) if os.path.islink(file) else file
 
+    def _around(self, file: str) -> Iterator[str]:
+        """Yield the folders around a file that are read and replaced as one: by their suffixes, or as a job says."""
+        yield from (each.removesuffix(os.sep) for each in self._indices if file.startswith(each))
+        if any(suffix + os.sep in file.lower() for suffix in WHOLE):
+            yield from (str(each) for each in Path(file).parents if each.suffix.lower() in WHOLE)
+
     def _targets_of(self, job: Job | None) -> Iterator[str]:
         return map(self._name, job.targets if job else ())
 
     def _inputs_of(self, place: Place, job: Job | None) -> Iterator[tuple[str, str]]:
-        """Yield the files that a job reads, with where that is said."""
+        """Yield the files that a job reads, each with the place that names it."""
         for path in files_of(job) if job else ():
             yield self._name(path), place.where
         if job and is_path(job.op):
-            with contextlib.suppress(OSError, DmlError, ImportError):  # which are noted when the job is checked
+            with contextlib.suppress(OSError, DmlError, ImportError):  # the check of the job notes them
                 for each in operation_of(job.op, self._directory).files:
                     yield self._name(os.path.relpath(each, self._directory)), f"the op {job.op}"
 
@@ -91,17 +101,17 @@ class Apart:
         return bool((self._inputs == file).any() or (self._targets == file).any())
 
     def strays(self) -> list[Path]:
-        """Return what killed runs have left of targets, also of jobs that are done: another worker did these."""
+        """Return what killed runs have left of targets, also of finished jobs: another worker did them."""
         return stray(self._folders, lambda file: bool((self._targets == hash(self._folded(file))).any()))
 
     def checked(self) -> Iterator[_At]:
-        """Yield the jobs, and forget them; a duplicate of an id without its job. What is not apart is noted."""
+        """Yield the jobs, and forget them; a job whose id is a duplicate is None. Conflicts are noted as errors."""
         inputs: dict[str, str] = {}
         around: set[str] = set()
         written: set[str] = set()
         for place, job in self._jobs if self._suspects else ():
             for file, where in self._inputs_of(place, job):
-                around.update(_around(file))
+                around.update(self._around(file))
                 if hash(file) in self._suspects:
                     inputs[file] = where
             written.update(file for file in self._targets_of(job) if hash(file) in self._suspects)
@@ -113,17 +123,17 @@ class Apart:
                 if file in inputs:
                     place.refuse("output", f"{path!r}, an input at {inputs[file]}", "a file that no job reads")
                 if file in targets:
-                    place.refuse("output", *_twice(path, (place, job), targets[file], "a file of its own"))
+                    place.refuse("output", *_twice(path, (place, job), targets[file], "another file"))
                 if file in written:
                     targets.setdefault(file, (place, job))
                 # A file in such a folder is a part of it: replacing the folder removes the file.
-                if any(folder in inputs or folder in written for folder in _around(file)):
+                if any(folder in inputs or folder in written for folder in self._around(file)):
                     place.refuse("output", f"{path!r}, within an input or an output", "a file outside of it")
                 if file in around:
                     place.refuse("output", f"{path!r}, which an input is within", "a folder without inputs")
             again = bool(job and job.id in ids)
-            if job and again and not place.faults:
-                allowed = "an id of its own; by default it is the output"
+            if job and again and not place.errors:
+                allowed = "a unique id; by default it is the output"
                 place.refuse("id", *_twice(job.id, (place, job), ids[job.id], allowed))
             if hash(place.id) in self._ids:
                 ids.setdefault(place.id, (place, job))
@@ -131,10 +141,10 @@ class Apart:
 
 
 def is_case_blind(folder: str) -> bool:
-    """Return whether a folder takes names that differ in capitals for one, as those of macOS and Windows do.
+    """Return whether a folder ignores the case of names, as on macOS and Windows.
 
-    Nothing is written: a name that is there is looked up in other capitals. If a folder does not exist yet, or has no
-    names with letters, the folder around it decides.
+    Nothing is written: an existing name is looked up in the other case. If the folder does not exist yet, or has no
+    names with letters, its parent decides.
     """
     with contextlib.suppress(OSError):
         with os.scandir(folder) as entries:
@@ -152,14 +162,8 @@ def _repeated(hashes: Any) -> set[int]:
 
 
 def _twice(text: str, job: _At, other: _At, allowed: str) -> tuple[str, str]:
-    """Return what is wrong if two jobs have one output or id. Those of one line differ by their files."""
+    """Return what is wrong if two jobs share an output or an id. Jobs from the same line differ in their files."""
     inputs = [each.inputs[""].spelled for _, each in (other, job) if each and "" in each.inputs]
     if len(inputs) < 2 or job[0].where != other[0].where:
         return f"{text!r}, as at {other[0].where}", allowed
     return f"{text!r} for {inputs[0]!r} and for {inputs[1]!r}", "a text with {path} or {number}, which differ"
-
-
-def _around(file: str) -> Iterator[str]:
-    """Yield the folders around a file that are read and replaced as one."""
-    if any(suffix + os.sep in file.lower() for suffix in _WHOLE):
-        yield from (str(each) for each in Path(file).parents if each.suffix.lower() in _WHOLE)

@@ -1,4 +1,4 @@
-"""Checking jobs before anything runs: every fault of every job is noted, and each good job becomes a task."""
+"""Checking jobs before anything runs: every error of every job is noted, and each valid job becomes a task."""
 
 import contextlib
 import functools
@@ -6,7 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,17 @@ from dmlcpu.common.imports import MissingExtraError
 from dmlcpu.common.regions import Estimate
 from dmlcpu.errors import DmlError
 from dmlcpu.files import FileError, Identity, check_target
+from dmlcpu.files.base import Format
 from dmlcpu.files.formats import FORMATS, known, suffixes_where
 from dmlcpu.files.targets import LONGER
-from dmlcpu.files.web import deadline
+from dmlcpu.files.web import RemoteError, in_time
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import Job, Task, Work, identities
-from dmlcpu.jobs.limits import size
+from dmlcpu.jobs.limits import Settings, size
 from dmlcpu.jobs.open_inputs import OpenArguments, found_and_allowed, named_inputs, open_arguments
 from dmlcpu.jobs.operations import Operation, operation_of
 from dmlcpu.models.faults import ModelError
+from dmlcpu.runtime.threads import limit_threads
 
 _ESTIMATES = 1000  # that are kept
 
@@ -38,43 +40,56 @@ class Checker:
     """Checks jobs, and keeps what many of them share."""
 
     directory: Path  # of relative paths
-    memory: int  # bytes that a job may take
-    content: bool  # changed inputs are found by their content
-    count_chunks: bool  # that arrays of zarr and HDF5 lack
-    require_chunks: bool  # those that are counted are faults
+    settings: Settings
+    count_chunks: bool  # that zarr and HDF5 arrays lack
     estimates: dict[Any, Estimate] = field(default_factory=dict)
     followed: Callable[[str], str] = field(default_factory=lambda: functools.cache(os.path.realpath))
     longest_name: Callable[[str], int] = field(default_factory=lambda: functools.cache(_longest_name))
-    folder_fault: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(_folder_fault))
+    folder_error: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(_folder_error))
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a job may take."""
+        return self.settings.limits.memory
 
     def task(self, place: Place, job: Job) -> Task:
-        """Return the task of a job, with its faults if it cannot run."""
-        with deadline():
+        """Return the task of a job, with its errors if it cannot run."""
+        if not job.is_remote:
             return self._task(place, job)
+        own = replace(place, errors=[])  # which a check that is late goes on to write to
+        try:
+            return in_time(lambda: self._task(own, job))
+        except RemoteError as error:
+            place.refuse("inputs", str(error.strerror), "files that can be read")
+            return Task(place.where, place.id, place.errors, job)
 
     def _task(self, place: Place, job: Job) -> Task:
+        with limit_threads(self.settings.limits.threads):  # the choice of kernels may depend on threads
+            return self._checked(place, job)
+
+    def _checked(self, place: Place, job: Job) -> Task:
         operation = self._operation(place, job)
         if operation is None:
-            return Task(place.where, place.id, place.faults, job)
+            return Task(place.where, place.id, place.errors, job)
         self._check_names(place, job, operation)
         wanted = self._wanted(place, job, operation)
         inputs: dict[str, Identity] = {}
         failure: Exception | None = None
         try:
-            inputs = identities(job, self.directory, content=self.content, settled=True)
+            inputs = identities(job, self.directory, content=self.settings.content_hash, settled=True)
         except (FileError, OSError, ImportError) as error:  # most are noted when the file is opened
             failure = error
         with contextlib.closing(
             open_arguments(job, operation, self.directory, place, memory=self.memory, count_chunks=self.count_chunks)
         ) as opened:
-            for name, count in opened.missing_chunks.items() if self.require_chunks else ():
+            for name, count in opened.missing_chunks.items() if self.settings.require_chunks else ():
                 what = "has no list of chunks" if count is None else f"lacks {count} of its chunks"
                 found = f"{named_inputs(job, operation)[name].spelled!r}, which {what}"
                 place.refuse(f"inputs.{name}", found, "all chunks, as they are required")
-            if failure and not place.faults:
+            if failure and not place.errors:
                 place.refuse("inputs", str(failure), "files that can be read")
-            work = None if place.faults else self._fit(place, job, operation, opened, wanted)
-        return Task(place.where, place.id, place.faults, job, *((inputs, work, self._places(job)) if work else ()))
+            work = None if place.errors else self._fit(place, job, operation, opened, wanted)
+        return Task(place.where, place.id, place.errors, job, *((inputs, work, self._places(job)) if work else ()))
 
     def _places(self, job: Job) -> dict[str, str]:
         """Return where outputs are to which links lead."""
@@ -93,10 +108,10 @@ class Checker:
         except (LookupError, MissingExtraError) as error:
             place.refuse("op", repr(job.op), str(error))
         except OSError as error:
-            place.refuse("op", f"{job.op!r}: {error.strerror}", "a file that can be read")
+            place.refuse("op", f"{job.op!r}: {error.strerror}", "a file or a folder that can be read")
         except ModelError as error:
-            for fault in error.faults:
-                place.refuse("op", f"{job.op!r} at {fault.path}: {fault.found}", fault.allowed)
+            for each in error.faults:
+                place.refuse("op", f"{job.op!r} at {each.path}: {each.found}", each.allowed)
         except DmlError as error:
             place.refuse("op", f"{job.op!r}: {error.field} is {error.found}", error.allowed)
         return None
@@ -120,7 +135,7 @@ class Checker:
                     place.refuse(f"output.{name}", "unknown", listed(operation.results))
             names = names or operation.results
             wanted += names
-            found, several = known(path), len(names) > 1
+            found, several = operation.form or known(path), len(names) > 1
             written = [each for each in FORMATS if each.check and not (several and each.holds_one)]
             suffixes = ", ".join(suffix for each in written for suffix in each.suffixes)
             if not found or not found.check:
@@ -129,7 +144,7 @@ class Checker:
                 allowed = f"a file for several arrays ({suffixes}), or a file for each of {', '.join(names)}"
                 place.refuse("output", f"{path!r}, which holds one array", allowed)
             file = os.path.join(self.directory, path)
-            reason = self.folder_fault(os.path.dirname(file)) or _target_fault(file)
+            reason = self.folder_error(os.path.dirname(file)) or _target_error(file, found)
             if reason:
                 place.refuse("output", f"{path!r}: {reason}", "a file in a folder that can be written to")
             length, most = len(os.fsencode(os.path.basename(file))), self.longest_name(os.path.dirname(file)) - LONGER
@@ -150,7 +165,7 @@ class Checker:
         except (DmlError, TypeError) as error:
             self._note(place, job, error)
             return None
-        except Exception as error:  # an error that no check foresees is a fault of this job only
+        except Exception as error:  # an error that no check foresees fails this job only
             place.refuse("", f"{type(error).__name__}: {' '.join(str(error).split())}", "what the operator's page says")
             return None
         tensors, peak = estimate.results, estimate.memory
@@ -158,19 +173,22 @@ class Checker:
         for path, names in job.targets.items():
             wanted_here = {name: tensors[name] for name in names or operation.results}
             sized = {name: tensor for name, tensor in wanted_here.items() if tensor}
-            copies = format_.copies if (format_ := known(path)) else 0
-            held += copies * sum(tensor.nbytes for tensor in sized.values())
+            form = operation.form or known(path)
+            held += (form.copies if form else 0) * sum(tensor.nbytes for tensor in sized.values())
             try:
                 if sized == wanted_here:
-                    check_target(os.path.join(self.directory, path), sized)
+                    check_target(os.path.join(self.directory, path), sized, form)
             except (FileError, OSError, MissingExtraError) as error:
                 place.refuse("output", *found_and_allowed(path, error, "a file that can be written"))
-        if place.faults:
+        if place.errors:
             return None
         whole = sum(tensor.nbytes for tensor in tensors.values() if tensor)
         buffers = sum(source.buffer_bytes for source in sources)
         peak = max(peak + buffers, whole + held)  # the latter when the inputs are not needed any more
         held += buffers + sum(source.nbytes for source in sources if not source.in_regions)
+        in_blocks = operation.form is not None
+        if in_blocks:
+            peak = estimate.memory + held
         if peak > self.memory and (needed := min(peak, estimate.least() + held)) > self.memory:
             of_it = f", {size(held)} of it for files that are read or written whole" if held <= peak and held else ""
             found = f"a job that needs {size(needed)} of memory{of_it}"
@@ -184,7 +202,7 @@ class Checker:
             estimate.kernel,
             sum(source.nbytes for source in sources),
             min(peak, self.memory),
-            self.memory - held if peak > self.memory else None,
+            self.memory - held if in_blocks or peak > self.memory else None,
             opened.missing_chunks,
         )
 
@@ -215,7 +233,7 @@ class Checker:
         place.refuse(f"{member}.{path}", found, allowed)
 
 
-def _folder_fault(folder: str) -> str | None:
+def _folder_error(folder: str) -> str | None:
     """Return why no file can be made in a folder, which need not exist yet."""
     there = _existing(folder)
     if not there.is_dir():
@@ -236,15 +254,14 @@ def _longest_name(folder: str) -> int:
     return os.pathconf(_existing(folder), "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
 
 
-def _target_fault(file: str) -> str | None:
-    """Return why a file cannot be made or replaced, judged by what has its name now."""
+def _target_error(file: str, form: Format | None) -> str | None:
+    """Return why a file of a format cannot be made or replaced, judged by what has its name now."""
     try:
         is_folder = stat.S_ISDIR(os.stat(file).st_mode)
     except FileNotFoundError:
         return None
     except OSError as error:
         return error.strerror
-    format_ = known(file)
-    if is_folder == bool(format_ and format_.mark):
+    if is_folder == bool(form and form.mark):
         return None
     return "there is a folder" if is_folder else "there is a file, where a folder is to be"

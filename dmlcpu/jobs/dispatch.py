@@ -1,4 +1,4 @@
-"""Items handed in chunks to the workers of an executor; an item is blamed for a worker's death only if it was alone."""
+"""Hand items in chunks to an executor's workers; an item is blamed for a worker's death only if it ran alone."""
 
 import contextlib
 import math
@@ -57,7 +57,7 @@ class WorkerError(RuntimeError):
 
 
 class Workers(AbstractContextManager["Workers"]):
-    """An executor and how a dispatcher uses it. This class is for a program's own, which the program shuts down."""
+    """An executor and how a dispatcher uses it. This class has a program's executor, which it leaves open."""
 
     settling = 0.0  # seconds that the first chunk in a process waits
 
@@ -172,15 +172,15 @@ def dispatch(
 ) -> Iterator[tuple[int, R | Lost]]:
     """Hand items to workers in chunks; yield the position and the result of each item as they come.
 
-    `serve`, items and results are pickled. `serve` may run in a thread that is not the main thread. If it raises, or
-    the workers are gone, that is a WorkerError.
+    `serve`, items and results are pickled. `serve` may run outside the main thread. Raises WorkerError if `serve`
+    raises or the workers are gone.
 
     When a worker dies, any item in flight may be the cause. So each chunk in flight is tried again while no other runs.
     If its worker dies again, each of its items is tried alone, up to `retries` times. Only an item that was alone is
-    given up. If workers die again and again while no item is finished, that is a WorkerError.
+    given up. Raises WorkerError if workers die repeatedly while no item is finished.
 
     An item that takes longer than `timeout` seconds is given up, and the worker ends. It is not tried again; what other
-    workers had in hand is. Each item is a chunk of its own then. Only `Processes` can do that.
+    workers had in hand is. Each chunk then has one item. Only `Processes` can do that.
 
     `stopping` is called about ten times a second. Once it returns True, workers finish the items at hand, and the other
     items get no result.
@@ -278,9 +278,9 @@ class _Dispatcher:
                 self.broken = reason
             yield from self._lost(positions, reason, alone=alone)
             return
-        pickled, seconds, fault = future.result()
-        if fault is not None:
-            raise WorkerError(f"a worker failed:\n{without_secrets(fault)}")
+        pickled, seconds, raised = future.result()
+        if raised is not None:
+            raise WorkerError(f"a worker failed:\n{without_secrets(raised)}")
         results = pickle.loads(pickled)
         if not results and not self.stopping:
             raise WorkerError("a worker failed: it ended before its items")

@@ -9,8 +9,8 @@ from dmlcpu.files.remote import is_remote
 from dmlcpu.jobs.entries import Jobs, PathLike
 from dmlcpu.jobs.faults import JobFault
 from dmlcpu.jobs.job import Task
-from dmlcpu.jobs.limits import address_of, limits_of, size
-from dmlcpu.jobs.prepare import Resume, prepare
+from dmlcpu.jobs.limits import Settings, size
+from dmlcpu.jobs.prepare import prepare
 from dmlcpu.jobs.progress import Progress
 
 
@@ -23,22 +23,22 @@ class PlannedJob:
     id, place : str
         The job, and where it stands.
     op : str or None
-        What it runs; None, as all that follows, if the job has faults.
+        What it runs; None if the job has errors, and then all that follows is empty.
     inputs, outputs : mapping of str to str
         Shapes, and of outputs types, by the arguments' and results' names.
     kernel : str or None
         The kernel that it runs with.
     read_bytes, written_bytes, peak_bytes : int
-        Elements read and written, and about how much memory it takes.
+        Bytes of elements read and written, and an estimate of its memory.
     in_blocks : bool
-        Whether it is worked through in blocks, as it would take more memory than it may.
+        Whether it runs in blocks, as it would exceed the memory limit.
     faults : list of JobFault
         Why it cannot run.
     remote : list of str
-        The inputs that are read from other machines.
+        The inputs that come from other machines.
     missing_chunks : mapping of str to int or None
-        How many chunks arrays of zarr and HDF5 lack, by the arguments' names; None if that is not known. Their
-        elements are the array's fill value.
+        How many chunks zarr and HDF5 arrays lack, by the arguments' names; None if unknown. Their elements are the
+        array's fill value.
     """
 
     id: str
@@ -78,9 +78,9 @@ class JobsPlan:
     Parameters
     ----------
     jobs : list of PlannedJob
-        Those that would be run, or have faults.
+        Those that would run, or have errors.
     done_before, left_out : int
-        How many would not be run: done, or not recorded as failed where only these are to be run.
+        How many would not run: done, or not recorded as failed where only failed jobs run.
     """
 
     jobs: list[PlannedJob]
@@ -89,7 +89,7 @@ class JobsPlan:
 
     @property
     def faults(self) -> list[JobFault]:
-        """Everything that is wrong."""
+        """All errors."""
         return [fault for job in self.jobs for fault in job.faults]
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ class JobsPlan:
         read, peak = sum(job.read_bytes for job in good), max((job.peak_bytes for job in good), default=0)
         wrong = len(self.jobs) - len(good)
         counts = [f"{len(good)} to do, reading {size(read)}, peak {size(peak)} a worker"]
-        counts += [f"{wrong} not right"] if wrong else []
+        counts += [f"{wrong} invalid"] if wrong else []
         counts += [f"{self.done_before} done before"] if self.done_before else []
         counts += [f"{self.left_out} left out"] if self.left_out else []
         return "\n".join([*map(str, self.jobs), "; ".join(counts)])
@@ -129,7 +129,7 @@ def plan_jobs(
     Returns
     -------
     JobsPlan
-        The plan of each job; jobs that are not right have faults.
+        The plan of each job; invalid jobs have `faults`.
 
     Raises
     ------
@@ -150,9 +150,8 @@ def plan_jobs(
     >>> plan.jobs[0].outputs
     {'values': '(2,) float32', 'indices': '(2,) int64'}
     """
-    limits, display = limits_of(workers, threads, max_memory, address_of(scheduler)), Progress(shown=False)
-    resume = Resume(manifest, force, retry_failed, content_hash)
-    prepared = prepare(jobs, directory, limits, resume, display, lock=False, require_chunks=require_chunks)
+    settings = Settings(**{name: given for name, given in locals().items() if name != "jobs"})
+    prepared = prepare(jobs, settings, Progress(shown=False), lock=False)
     return JobsPlan([_planned(task) for task in prepared.todo], prepared.done_before, prepared.left_out)
 
 
@@ -161,7 +160,7 @@ def _planned(task: Task) -> PlannedJob:
     return PlannedJob(
         task.id,
         task.where,
-        task.job.op if task.job and not task.faults else None,
+        task.job.op if task.job and not task.errors else None,
         {name: str(shape) for name, shape in work.shapes.items()},
         {name: f"{each.shape} {each.dtype}" if each else "what the model gives" for name, each in work.results.items()},
         work.kernel,
@@ -169,7 +168,7 @@ def _planned(task: Task) -> PlannedJob:
         sum(tensor.nbytes for tensor in work.results.values() if tensor),
         work.peak_bytes,
         work.block_bytes is not None,
-        task.faults,
+        task.errors,
         [without_secrets(each.path) for each in task.job.inputs.values() if is_remote(each.path)] if task.job else [],
         work.missing_chunks,
     )

@@ -23,7 +23,7 @@ PathLike = str | os.PathLike[str]
 Jobs = PathLike | Iterable[Mapping[str, Any]]
 
 STDIN = "-"
-DEEPEST = 64  # nested lists: as many as an array of NumPy's has dimensions
+DEEPEST = 64  # nested lists: as many as a NumPy array has dimensions
 _HEADER = re.compile(r"^\s*\[\[\s*job\s*\]\]", re.MULTILINE)
 
 
@@ -108,24 +108,24 @@ def _as_in_json(value: Any, deepest: int = 2 + DEEPEST) -> Any:
 
 
 def _lines(file: BinaryIO, source: str, before: str) -> Iterator[tuple[Place, Any]]:
-    """Yield what the lines of JSON Lines hold, and close the file; blank ones are passed over."""
-    wrong: list[tuple[Place, Any]] = []  # until a line is right
+    """Yield the values of JSON Lines, and close the file; blank lines are skipped."""
+    wrong: list[tuple[Place, Any]] = []  # until a line is valid
     with file:
         lines = _parsed(file, source, before)
         for place, found in lines:
-            if not place.faults:
+            if not place.errors:
                 yield from (*wrong, (place, found))
                 yield from lines
                 return
             wrong.append((place, found))
-    if wrong:  # one fault, not one a line
+    if wrong:  # one error, not one a line
         first = wrong[0][0]
-        reason = f"at {first.where} {first.faults[0].found}"
+        reason = f"at {first.where} {first.errors[0].found}"
         _refuse_file(source, reason, "JSON Lines: an object in each line (TOML is in files named .toml)")
 
 
 def _parsed(file: BinaryIO, source: str, before: str) -> Iterator[tuple[Place, Any]]:
-    """Yield each line's place and value; None, with the fault noted, if it is no JSON."""
+    """Yield each line's place and value; for a line that is no JSON, None with the error noted."""
     offset = 0
     for number, content in enumerate(file, 1):
         line = _decoded(content, source, offset).removesuffix("\n")
@@ -181,13 +181,13 @@ def _with_defaults(found: Iterable[tuple[Place, Any]]) -> Iterator[Entry]:
             if _check(defaults, place, "defaults."):
                 continue
             members, defaults = None, {}
-        if not place.faults:
+        if not place.errors:
             _check(members, place)
-        yield Entry(place, _merged(defaults, members) if not place.faults else {})
+        yield Entry(place, _merged(defaults, members) if not place.errors else {})
 
 
 def _check(members: Any, place: Place, before: str = "") -> bool:
-    """Note what does not have the form of a job; return whether all has."""
+    """Note what does not have the form of a job; return whether everything does."""
     if not isinstance(members, dict):
         place.refuse(before.rstrip("."), shown(members), "an object")
         return False
@@ -196,7 +196,7 @@ def _check(members: Any, place: Place, before: str = "") -> bool:
             place.refuse(before + name, "unknown", ", ".join(_ALLOWED))
         elif not _ALLOWED[name][1](value):
             place.refuse(before + name, shown(value), _ALLOWED[name][0])
-    return not place.faults
+    return not place.errors
 
 
 def _is_text(value: Any) -> bool:

@@ -62,7 +62,7 @@ class Processes(Workers):
     """loky's processes on this machine.
 
     loky's workers survive a coordinator that is killed, and cannot be asked to stop. So `begin` starts a thread in each
-    that waits for the ends of two pipes: the system closes them, too, when the coordinator dies.
+    that waits for the ends of two pipes, which the system also closes when the coordinator dies.
 
     `compiling` is called once, when a worker begins to compile.
     """
@@ -222,7 +222,7 @@ class Cluster(Workers):
 
 
 async def _stop_chunks(run: str) -> None:
-    """Do as `stop_chunks`."""  # a coroutine: the client need not wait for it
+    """Call `stop_chunks`."""  # a coroutine: the client need not wait for it
     stop_chunks(run)
 
 
@@ -241,7 +241,7 @@ def check_cluster(address: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _scheduler_there() -> Iterator[None]:
-    """Say in plain words that the scheduler does not answer."""
+    """Raise WorkerError if the scheduler does not answer."""
     try:
         yield
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""Faults of jobs: each has its line, job and field."""
+"""Errors in jobs: each has its line, job and field."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,15 +16,15 @@ class JobFault(Fault):
     Parameters
     ----------
     place : str
-        The file and line, or what else the job is in.
+        The file and line of the job, or another source.
     id : str
         The job's, or "" if it has none yet.
     field : str
         The member of the job (``inputs.x``), or a property of it (``inputs.x.dtype``).
     found : str
-        What stands there, or "missing".
+        The value given, or "missing".
     allowed : str
-        What would have been accepted.
+        What is accepted.
     """
 
     place: str
@@ -53,24 +53,24 @@ class JobsError(FaultsError):
     source : str
         The file of jobs.
     faults : list of JobFault
-        Everything that is wrong, in the order of the jobs. `field`, `found` and `allowed` are those of the first.
+        All errors, in the order of the jobs. `field`, `found` and `allowed` are those of the first.
     """
 
     faults: list[JobFault]
 
     def _lines(self) -> list[tuple[str, Sequence[Fault]]]:
-        """Return a line for each fault; a fault that many jobs share gets one line."""
+        """Return a line for each error; jobs with the same error share a line."""
         alike: dict[str, list[JobFault]] = {}
-        for fault in self.faults:
-            alike.setdefault(fault.reason, []).append(fault)
+        for error in self.faults:
+            alike.setdefault(error.reason, []).append(error)
         lines: list[tuple[str, Sequence[Fault]]] = []
-        for fault in self.faults:
-            first, *others = alike[fault.reason]
+        for error in self.faults:
+            first, *others = alike[error.reason]
             if len(others) < _MANY:
-                lines.append((str(fault), [fault]))
-            elif fault is first:
+                lines.append((str(error), [error]))
+            elif error is first:
                 names = first_names([printable(other.id) or other.place for other in others], _MANY, "others")
-                lines.append((f"{fault} (and so for {names})", alike[fault.reason]))
+                lines.append((f"{error} (and so for {names})", alike[error.reason]))
         return lines
 
 
@@ -82,14 +82,14 @@ def first_names(names: Sequence[str], most: int, rest: str) -> str:
 
 @dataclass(slots=True)
 class Place:
-    """Where a job stands, and the faults that are noted there."""
+    """Where a job stands, and the errors that are noted there."""
 
     where: str
     id: str = ""
-    faults: list[JobFault] = field(default_factory=list)
+    errors: list[JobFault] = field(default_factory=list)
     options: Callable[[str], str] | None = None  # how a command spells the members of its jobs
 
     def refuse(self, field: str, found: str, allowed: str) -> None:
-        """Note a fault."""
+        """Note an error."""
         spelled = self.options(field) if self.options else field
-        self.faults.append(JobFault(self.where, self.id, spelled, found, allowed))
+        self.errors.append(JobFault(self.where, self.id, spelled, found, allowed))

@@ -15,6 +15,7 @@ from dmlcpu.common.regions import Tensor
 from dmlcpu.common.secrets import without_secrets
 from dmlcpu.files import FileError, Identity, identity
 from dmlcpu.files.remote import file_and_name, is_remote, local, located, matching, naming, without_query
+from dmlcpu.files.web import in_time
 from dmlcpu.jobs.entries import DEEPEST, Entry, Listing
 from dmlcpu.jobs.faults import JobFault, Place
 from dmlcpu.jobs.operations import canonical, is_path, operation_of
@@ -40,7 +41,7 @@ class FileInput(NamedTuple):
 
     @property
     def described(self) -> str | dict[str, str]:
-        """What a file of jobs says of it, without secrets."""
+        """It as a file of jobs gives it, without secrets."""
         if self.dtype is None:
             return without_secrets(self.spelled)
         return {member: without_secrets(text) for member, text in self._asdict().items() if text is not None}
@@ -57,13 +58,18 @@ class Job(NamedTuple):
 
     @property
     def description(self) -> dict[str, Any]:
-        """The job in one form, however it was written; without its id."""
+        """The job in one form, however it was written, without its id."""
         return {
             "op": canonical(self.op),
             "inputs": {name: each.described for name, each in sorted(self.inputs.items())},
             "attrs": dict(sorted(self.attrs.items())),
             "output": self.output if isinstance(self.output, str) else dict(sorted(self.output.items())),
         }
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether an input is read from elsewhere."""
+        return any(is_remote(each.path) for each in self.inputs.values())
 
     @property
     def targets(self) -> dict[str, tuple[str, ...] | None]:
@@ -77,7 +83,7 @@ class Job(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a task reads, writes and takes, as far as the check has found it. Tasks on the same shapes share it."""
+    """What a task reads, writes and needs, as far as the check knows. Tasks on the same shapes share it."""
 
     shapes: Mapping[str, tuple[int, ...]] = _NOTHING  # of the inputs that are large
     results: Mapping[str, Tensor | None] = _NOTHING  # that are written; None: not known before the run
@@ -93,17 +99,17 @@ class Task(NamedTuple):
 
     where: str  # the file and line of the job
     id: str
-    faults: list[JobFault]  # with any, the job cannot run
-    job: Job | None  # None: its entry has faults
+    errors: list[JobFault]  # with any, the job cannot run
+    job: Job | None  # None: its entry has errors
     inputs: Mapping[str, Identity] = _NOTHING  # its files as they were when they were checked
     work: Work = Work()
     places: Mapping[str, str] = _NOTHING  # of outputs to which links lead: where these are
 
 
 def jobs_of(listing: Listing) -> Iterator[tuple[Place, Job | None]]:
-    """Yield the jobs, in order, each with its place; None: the place has faults."""
+    """Yield the jobs, in order, each with its place; None: the place has errors."""
     for entry in listing.entries:
-        if entry.place.faults:
+        if entry.place.errors:
             yield entry.place, None
         elif "glob" in entry.members or "files" in entry.members:
             yield from _for_each_file(entry, listing.directory)
@@ -119,13 +125,13 @@ def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job |
         if paths:
             entry.place.refuse("files", "given together with glob", "one of both")
         paths = _matching(entry, pattern, directory)
-        if not paths and not entry.place.faults:
+        if not paths and not entry.place.errors:
             entry.place.refuse("glob", f"{pattern!r}, which matches no file", f"a pattern of files in {directory}")
     for field, path in _outputs(entry.members.get("output", {})).items() if len(paths) > 1 else ():
         if "{" not in path:  # it would be the same file for all
-            allowed = "a path with {stem} or {path}, which gives each input a file of its own"
+            allowed = "a path with {stem} or {path}, which gives each input another file"
             entry.place.refuse(field, f"{path!r} for {len(paths)} inputs", allowed)
-    if entry.place.faults:
+    if entry.place.errors:
         yield entry.place, None
         return
     base = _fixed_part(naming(pattern)) if pattern is not None else ""
@@ -149,7 +155,7 @@ def _matching(entry: Entry, pattern: str, directory: Path) -> list[str]:
     if not is_remote(pattern):
         return sorted(glob.glob(pattern, root_dir=directory, recursive=True))
     try:
-        return matching(pattern, directory)
+        return in_time(lambda: matching(pattern, directory))
     except (OSError, MissingExtraError) as error:
         reason = getattr(error, "strerror", None) or error
         entry.place.refuse("glob", f"{pattern!r}: {reason}", "a pattern of files that can be listed")
@@ -186,7 +192,7 @@ def _placeholders(path: str, file: FileInput, base: str, number: int) -> dict[st
 
 
 def split_name(path: str, directory: Path) -> tuple[str, str | None]:
-    """Split FILE::NAME; without a name, and of a file that is called so, the second is None."""
+    """Split FILE::NAME; without a name, or if a file has this whole name, the second is None."""
     file, name = file_and_name(path)
     return (file, name) if name is not None and not os.path.exists(located(directory, path)) else (path, None)
 
@@ -194,13 +200,13 @@ def split_name(path: str, directory: Path) -> tuple[str, str | None]:
 def _job(
     place: Place, members: dict[str, Any], directory: Path, placeholders: dict[str, str] | None, file: FileInput | None
 ) -> Job | None:
-    """Return the job that members describe, or None with faults noted. file: of a pattern, with its placeholders."""
+    """Return the job that members describe, or None with errors noted. file: of a pattern, with its placeholders."""
     for name in ("op", "output"):
         if name not in members:
             place.refuse(name, "missing", _NEEDED[name])
     for name in members["inputs"].keys() & members["attrs"].keys():
-        place.refuse(f"attrs.{name}", "given in inputs, too", "one of both")
-    if place.faults:
+        place.refuse(f"attrs.{name}", "also given in inputs", "one of both")
+    if place.errors:
         return None
     fill = functools.partial(_filled, place, placeholders)
     output = members["output"]
@@ -224,7 +230,7 @@ def _job(
     for field, path in {"op": members["op"], **named, **targets}.items():
         if not _can_be_named(path):
             place.refuse(field, repr(path), "a name that a file can have")
-    if place.faults:
+    if place.errors:
         return None
     files = targets["output"] if isinstance(output, str) else {name: targets[f"output.{name}"] for name in output}
     return Job(place.id, members["op"], inputs, attrs, files)
@@ -262,7 +268,7 @@ def _file_input(place: Place, field: str, value: Any, directory: Path, fill: Cal
             place.refuse(f"{field}.{member}", shown(text), "text")
     if "path" not in value:
         place.refuse(f"{field}.path", "missing", "a file")
-    if place.faults:
+    if place.errors:
         return FileInput("")
     filled = {member: fill(text, f"{field}.{member}") for member, text in value.items()}
     return FileInput(**filled)
@@ -300,11 +306,13 @@ def identities(job: Job, directory: Path, *, content: bool, settled: bool = Fals
         own = {os.path.relpath(path, directory) for path in operation_of(job.op, directory).files}
     found = {}
     for path in (*files_of(job), *sorted(own)):
-        file = located(directory, path)
+        file, within = located(directory, path), path != job.op  # an index's files are its `own`
         try:
-            found[path] = identity(file, content=False, settled=settled)
-            if content:
-                found[path] |= _content_of(file, os.stat(file)) if path in own else identity(file, content=True)
+            found[path] = identity(file, content=False, settled=settled, within=within)
+            if content and path in own:
+                found[path] |= _content_of(file, os.stat(file))
+            elif content:
+                found[path] |= identity(file, content=True, within=within)
         except OSError as error:
             error.filename = error.filename or path  # file systems elsewhere name none
             raise

@@ -19,7 +19,7 @@ def as_line(record: Mapping[str, Any]) -> bytes:
 
 
 def _opened(path: Path) -> int:
-    """Open a file to append to it: also to read its end, but for a pipe, which would then have this reader for ever."""
+    """Open a file to append to it, and to read its end; a pipe only to write, or it would always have this reader."""
     flags = os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
     if not path.is_fifo():
         return os.open(path, flags | os.O_RDWR, 0o666)
@@ -55,11 +55,11 @@ class Lines:
 
     @property
     def error(self) -> OSError | None:
-        """Why lines may not be on the disk. What a sync has lost stays lost: the system says so only once."""
+        """Why lines may not be on the disk. What a sync has lost stays lost: the system reports it only once."""
         return self._lost or self._unwritten
 
     def append(self, *records: Mapping[str, Any]) -> None:
-        """Append lines, in one write; if that fails, `error` says why, and it is tried again with the next."""
+        """Append lines in one write; if it fails, `error` says why, and the next call tries again."""
         with self._using:
             self._pending += b"".join(map(as_line, records))
             self._write()
@@ -102,22 +102,27 @@ class Lines:
         return os.read(self.file, 1) != b"\n"
 
     def sync(self) -> None:
-        """Bring all lines to the disk."""
+        """Bring lines to the disk that are not there yet."""
         with self._using:
             self._write()
-            self._synced = True
+            synced, self._synced = self._synced, True
         try:  # outcomes are recorded meanwhile
-            os.fsync(self.file)
+            if not synced:
+                os.fsync(self.file)
             if not os.fstat(self.file).st_nlink:
                 raise FileNotFoundError(errno.ENOENT, "the file was removed during the run")
         except OSError as error:
             if error.errno not in _NO_SYNC:
                 self._lost = self._lost or error
 
-    def close(self) -> None:
-        """Close the file; lines that could not be written are lost, and `error` says why."""
+    def end(self) -> None:
+        """Bring all lines to the disk, for the last time. Lines that cannot be written are lost; `error` says why."""
         self._closing.set()
         if self._syncing is not None:
             self._syncing.join()
         self.sync()
+
+    def close(self) -> None:
+        """End, and close the file."""
+        self.end()
         os.close(self.file)

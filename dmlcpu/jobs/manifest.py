@@ -1,4 +1,4 @@
-"""The manifest: what became of each job, so that the same command again does only what is not done."""
+"""The manifest records the outcome of each job, so that the same command again runs only what is not done."""
 
 import contextlib
 import json
@@ -49,8 +49,8 @@ class Manifest:
 
     From `begin` on, outcomes are on the disk within a second, also if the machine goes down.
 
-    A record has the file's inode, as its `place`: in a copy of the file, on another machine or of a backup, all that
-    was seen by looking at files may be of other files; then a record is not `here`.
+    A record's `place` is the inode of the manifest. In a copy, on another machine or from a backup, the recorded times
+    may be those of other files; then the record is not `here`.
 
     The file is locked while it is open; the system unlocks it when the process ends, even by SIGKILL. `begin` creates a
     file that does not exist.
@@ -91,7 +91,7 @@ class Manifest:
     def _read(self, file: BinaryIO) -> None:
         header = file.readline()
         if header and (first := _loaded(header)) != _HEADER:
-            what = "there and no manifest of dmlcpu"
+            what = "a file that is no manifest of dmlcpu"
             if isinstance(first, dict) and first.get("dmlcpu") == _HEADER["dmlcpu"]:
                 of_it = shown(first.get("version"))
                 what = f"a manifest of version {of_it}; this release has version {_HEADER['version']}"
@@ -136,8 +136,8 @@ class Manifest:
     def close(self) -> None:
         """Bring the file to the disk, close and unlock it."""
         if self.lines:
-            self.lines.sync()
-            if fcntl is not None:  # a process that was forked meanwhile has the file open, too
+            self.lines.end()
+            if fcntl is not None:  # a process that was forked meanwhile also has the file open
                 with contextlib.suppress(OSError):  # of a file system without locks
                     fcntl.flock(self.lines.file, fcntl.LOCK_UN)
             self.lines.close()

@@ -56,7 +56,7 @@ class OpenArguments:
 
 
 class _CountedSource:
-    """A source that reports how many of its bytes are read. Bytes that are read again are not counted again."""
+    """A source that reports how many of its bytes have been read, each byte once."""
 
     def __init__(self, source: FileSource, on_read: OnRead) -> None:
         self.shape, self.dtype = source.shape, source.dtype
@@ -91,7 +91,7 @@ def open_arguments(
     memory: int = sys.maxsize,
     count_chunks: bool = False,
 ) -> OpenArguments:
-    """Open a job's files; read those that the operation needs whole. Errors are raised, or all are noted in a place."""
+    """Open a job's files, and read those that the operation needs whole. With a place, errors are noted in it."""
     opened = OpenArguments({**operation.defaults, **job.attrs})
     for name, each in named_inputs(job, operation).items():
         try:
@@ -116,7 +116,7 @@ def open_arguments(
 
 
 def input_error(name: str, path: str, error: Exception) -> JobError:
-    """Return the error about an input that could be read when it was checked."""
+    """Return the error for an input that was readable when it was checked."""
     found, allowed = found_and_allowed(path, error)
     return JobError(f"inputs.{name}: {found}; allowed: {allowed}")
 

@@ -1,4 +1,4 @@
-"""What a job may run: an operator of the table, a DxDispatch model or a saved index, with one interface."""
+"""What a job may run: an operator of the table, a DxDispatch model, a saved index or the building of one."""
 
 import contextlib
 import errno
@@ -14,11 +14,18 @@ from typing import Any, Protocol, get_args
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Estimate, Sink
+from dmlcpu.files.base import Format
+from dmlcpu.files.formats import INDEX
 from dmlcpu.operators.table import OPERATORS
 
-INDEX = ".index"  # the suffix of saved indices
-# What is read from files: its class, by the suffix of a job's `op`. Neither is imported before a job names it.
-_KINDS = {".json": ("models.operation", "ModelOperation"), INDEX: ("search.blocks", "IndexOperation")}
+BUILD = "build_index"
+# The classes of operations that are no operators, by the suffix or the name of a job's `op`. None is imported before a
+# job names it. A path of another suffix is an index.
+_ENTERED = {
+    ".json": ("models.operation", "ModelOperation"),
+    INDEX: ("search.blocks", "IndexOperation"),
+    BUILD: ("search.blocks", "BuildOperation"),
+}
 _TRIES = 3  # to read a model or an index whose files change meanwhile
 _MOST_KEPT = 32  # models and indices
 _State = tuple[tuple[int, int, int, int], ...]
@@ -37,6 +44,7 @@ class Operation(Protocol):
     sources: tuple[str, ...]  # arguments that are large, and need not be in memory
     results: tuple[str, ...]
     files: tuple[Path, ...]  # that it was read from
+    form: Format | None  # of its result, which it writes in blocks; None: the format that the output's suffix says
 
     def estimate(self, arguments: Arguments) -> Estimate:
         """Return the results' shapes and the memory it takes; refuse arguments that do not fit."""
@@ -50,9 +58,10 @@ class Operation(Protocol):
         """Run in blocks that take at most `memory` bytes."""
 
 
+@functools.lru_cache(maxsize=1024)
 def is_path(op: str) -> bool:
-    """Return whether a job's `op` is a file, or a folder, and not the name of an operator."""
-    return _suffix(op) in _KINDS
+    """Return whether a job's `op` is a file or a folder, and not the name of an operation."""
+    return "/" in op or os.sep in op or _suffix(op) in _ENTERED
 
 
 def _suffix(op: str) -> str:
@@ -64,12 +73,17 @@ def canonical(op: str) -> str:
     return op if is_path(op) else op.replace("-", "_")
 
 
+def builds(op: str) -> bool:
+    """Return whether an `op` writes a saved index."""
+    return canonical(op) == BUILD
+
+
 def version_of(op: str) -> str:
     """Return the version of an `op`: results of another version are computed anew."""
-    if is_path(op):
-        version: str = _kind(op).version()
-        return version
     name = canonical(op)
+    if is_path(op) or name in _ENTERED:
+        version: str = _entered(name).version()
+        return version
     return f"{name} {OPERATORS[name].version}" if name in OPERATORS else ""
 
 
@@ -79,12 +93,12 @@ def operation_of(op: str, directory: Path) -> Operation:
         path = directory / op
         mode = path.stat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise OSError(errno.EINVAL, "a pipe or a device", str(path))  # it could wait for ever
+            raise OSError(errno.EINVAL, "a pipe or a device", str(path))  # which could block forever
         return _loaded(path)
     name = canonical(op)
-    if name not in OPERATORS:
-        raise LookupError(f"{', '.join(OPERATORS)}, a DxDispatch model (.json) or a saved index ({INDEX})")
-    return _operator(name)
+    if name not in OPERATORS and name not in _ENTERED:
+        raise LookupError(f"{', '.join(OPERATORS)}, a DxDispatch model (.json), a saved index ({INDEX}) or {BUILD}")
+    return _named(name)
 
 
 def _loaded(path: Path) -> Operation:
@@ -94,7 +108,7 @@ def _loaded(path: Path) -> Operation:
         return kept[1]
     for _ in range(_TRIES):
         begun = time.time_ns()
-        operation: Operation = _kind(path.name)(path)
+        operation: Operation = _entered(str(path))(path)
         state = _state(path, operation)
         if state and max(changed for *_, changed in state) < begun:  # no file has changed while it was read
             break
@@ -104,10 +118,16 @@ def _loaded(path: Path) -> Operation:
     return operation
 
 
-def _kind(op: str) -> Any:
-    """Return the class of an operation that is read from files."""
-    module, name = _KINDS[_suffix(op)]
+def _entered(op: str) -> Any:
+    """Return the class of an operation that is no operator."""
+    module, name = _ENTERED[op if op in _ENTERED else suffix if (suffix := _suffix(op)) in _ENTERED else INDEX]
     return getattr(importlib.import_module(f"dmlcpu.{module}"), name)
+
+
+@functools.cache
+def _named(name: str) -> Operation:
+    operation: Operation = OperatorOperation(name) if name in OPERATORS else _entered(name)()
+    return operation
 
 
 def _state(path: Path, operation: Operation) -> _State | None:
@@ -132,6 +152,7 @@ class OperatorOperation:
         self.required = tuple(name for name in given if name not in self.defaults)
         self.results = operator.results
         self.files: tuple[Path, ...] = ()
+        self.form: Format | None = None
         self.sources: tuple[str, ...] = operator.blocks.SOURCES
         self._function = operator.function
         self._blocks = operator.blocks
@@ -146,6 +167,3 @@ class OperatorOperation:
         """Call the operator's function."""
         given = self._function(**arguments)
         return dict(zip(self.results, given if isinstance(given, tuple) else (given,), strict=True))
-
-
-_operator = functools.cache(OperatorOperation)

@@ -9,9 +9,10 @@ from typing import Any
 
 from dmlcpu.common.faults import SHOWN, counted, printable
 from dmlcpu.common.secrets import without_secrets
-from dmlcpu.files.targets import is_held, remove
+from dmlcpu.files.folders import is_held, remove
 from dmlcpu.jobs.dispatch import Lost
 from dmlcpu.jobs.job import Task
+from dmlcpu.jobs.limits import Settings
 from dmlcpu.jobs.lines import Lines
 from dmlcpu.jobs.manifest import DONE, FAILED
 from dmlcpu.jobs.operations import version_of
@@ -30,9 +31,9 @@ class Failure:
     id : str
         The job's id, or "" if it could not be read.
     place : str
-        The file and line it stands in.
+        The file and line of the job.
     error : str
-        What went wrong.
+        Why it failed.
     """
 
     id: str
@@ -52,15 +53,15 @@ def lines_of(failures: Sequence[Failure]) -> list[str]:
 class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
     """A run under way: its counts and failures, and where they are recorded."""
 
-    def __init__(self, prepared: Prepared, log: Path | None, progress: Progress, max_failures: int | None) -> None:
+    def __init__(self, prepared: Prepared, settings: Settings, progress: Progress) -> None:
         self.done = self.failed = 0
         self.failures: list[Failure] = []
         self.interrupted = False
         self._prepared = prepared
         self._manifest = prepared.manifest
-        self._log = Lines(log) if log else None
+        self._log = Lines(Path(settings.log)) if settings.log else None
         self._progress = progress
-        self._most = max_failures
+        self._most = settings.max_failures
 
     def __exit__(self, *_: object) -> None:
         self._progress.close()
@@ -68,16 +69,16 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
             self._log.close()
 
     def execute(self, outcomes: Callable[..., Iterator[tuple[int, Outcome | Lost]]]) -> None:
-        """Run the tasks that have no faults, by `outcomes`; record the outcomes of all."""
+        """Run the tasks without errors by `outcomes`; record the outcomes of all."""
         todo, progress = self._prepared.todo, self._progress
         if self._manifest:  # tasks without a job may have the id of a job that is done
             self._manifest.begin(task.id for task in todo if task.job)
         self._remove_strays()  # not before the manifest is locked: they may be another run's, under way
-        for task in todo.faulty:
-            self._finished(task, Outcome("; ".join(fault.reason for fault in task.faults), 0.0, {}))
+        for task in todo.refused:
+            self._finished(task, Outcome("; ".join(error.reason for error in task.errors), 0.0, {}))
         for line in lines_of(self.failures):
             progress.say(line)
-        tasks = todo.without_faults(self._prepared.check)
+        tasks = todo.without_errors(self._prepared.check)
         progress.start(len(tasks), todo.read_bytes, self.failed)
         with stop_on_signals(progress.say) as asked:
 
@@ -98,7 +99,7 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
         self._check_records()
 
     def so_far(self) -> str:
-        """Say what is done when a run ends early, and how to go on."""
+        """Return how much is done when a run ends early, and how to go on."""
         done = f"{self._prepared.done_before + self.done} of {self._prepared.jobs} jobs are done"
         if self._manifest is None:
             return f"{done}; without a manifest the same run again runs all"
@@ -138,7 +139,7 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
                 "id": task.id,
                 "outcome": state,
                 "op": task.job.op if task.job else None,
-                "shapes": None if task.faults else {name: list(shape) for name, shape in task.work.shapes.items()},
+                "shapes": None if task.errors else {name: list(shape) for name, shape in task.work.shapes.items()},
                 "kernel": task.work.kernel,
                 "milliseconds": round(outcome.seconds * 1000, 3),
                 "bytes": task.work.read_bytes,
@@ -150,7 +151,7 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
         """Count it as a failure if outcomes could not be recorded."""
         for what, lines in (("manifest", self._manifest and self._manifest.lines), ("log", self._log)):
             if lines:
-                lines.sync()
+                lines.end()
             if lines and lines.error:
                 text = f"outcomes could not be written: {lines.error.strerror}"
                 self.failures.append(Failure("", f"{what} {lines.path}", text))

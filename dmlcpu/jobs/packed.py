@@ -7,6 +7,7 @@ from typing import Any
 
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import FileInput, Job, Task, Work
+from dmlcpu.jobs.operations import builds
 
 Check = Callable[[Task], Task]
 _OF_FILES = ("size", "mtime_ns", "ctime_ns")  # what most identities have, kept without these names
@@ -28,14 +29,20 @@ def _unpack(row: bytes) -> tuple[str, Job, Any]:
 
 
 class PackedJobs:
-    """Jobs with their places. Those with faults are kept as they are; there are few, or the run ends."""
+    """Jobs with their places. Those with errors are not packed: they are few, or the run ends."""
 
     def __init__(self, jobs: Iterable[tuple[Place, Job | None]]) -> None:
         self._rows: list[bytes | tuple[Place, Job | None] | None] = []
         self.options: Any = None  # of places: all have the same, or none
+        self.ops: set[str] = set()
+        self.built: set[str] = set()  # indices
         for place, job in jobs:
+            if job is not None:
+                self.ops.add(job.op)
+                if builds(job.op):
+                    self.built.update(job.targets)
             self.options = place.options
-            packed = None if job is None or place.faults else _pack(place.where, job)
+            packed = None if job is None or place.errors else _pack(place.where, job)
             self._rows.append(packed or (place, job))
 
     def __len__(self) -> int:
@@ -58,21 +65,21 @@ class PackedJobs:
 
 
 class Tasks(Sequence[Task]):
-    """Tasks that are made when they are asked for. Those with faults are kept as they are.
+    """Tasks that are unpacked on access. Those with errors are not packed.
 
-    With a check, each task is checked when it is first asked for, and kept until it is dropped.
+    With a check, each task is checked on its first access, and kept until it is dropped.
     """
 
     def __init__(self, check: Check | None = None) -> None:
         self._rows: list[bytes | Task] = []
-        self._works: list[Work | None] = []  # None: of a task with faults
+        self._works: list[Work | None] = []  # None: of a task with errors
         self._known: dict[Any, Work] = {}
         self._check = check
         self._checked: dict[int, Task] = {}
 
     def append(self, task: Task) -> None:
         """Add a task."""
-        if task.faults or task.job is None:
+        if task.errors or task.job is None:
             self._rows.append(task)
             self._works.append(None)
             return
@@ -101,9 +108,9 @@ class Tasks(Sequence[Task]):
         return task
 
     @property
-    def faulty(self) -> list[Task]:
-        """The tasks with faults."""
-        return [row for row in self._rows if isinstance(row, Task) and (row.faults or row.job is None)]
+    def refused(self) -> list[Task]:
+        """The tasks with errors."""
+        return [row for row in self._rows if isinstance(row, Task) and (row.errors or row.job is None)]
 
     @property
     def read_bytes(self) -> int:
@@ -111,11 +118,11 @@ class Tasks(Sequence[Task]):
         return sum(work.read_bytes for work in self._works if work)
 
     def drop(self, position: int) -> None:
-        """Forget what the check of a task has found: the task has an outcome."""
+        """Forget the check of a task that has an outcome."""
         self._checked.pop(position, None)
 
-    def without_faults(self, check: Check | None = None) -> "Tasks":
-        """Return the tasks that can run, unless a check finds faults when a task is asked for."""
+    def without_errors(self, check: Check | None = None) -> "Tasks":
+        """Return the tasks that can run, unless the check finds errors on access."""
         good = Tasks(check)
         rows = [(row, work) for row, work in zip(self._rows, self._works, strict=True) if work is not None]
         good._rows, good._works = [row for row, _ in rows], [work for _, work in rows]

@@ -1,5 +1,6 @@
 """From a file of jobs to tasks: it is read, compared with the manifest, and checked."""
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -11,38 +12,20 @@ from dmlcpu.common.secrets import without_secrets
 from dmlcpu.errors import DmlError
 from dmlcpu.files import FileError, identity
 from dmlcpu.files.identities import differs
-from dmlcpu.files.web import deadline, patience
+from dmlcpu.files.web import in_time, patience
 from dmlcpu.jobs.apart import Apart
 from dmlcpu.jobs.check import Checker
 from dmlcpu.jobs.entries import Jobs, PathLike, is_stream, of_this_machine, read_jobs
 from dmlcpu.jobs.faults import JobFault, Place
 from dmlcpu.jobs.job import Job, Task, identities, jobs_of
-from dmlcpu.jobs.limits import Limits
+from dmlcpu.jobs.limits import Settings
 from dmlcpu.jobs.lines import as_line
 from dmlcpu.jobs.manifest import DONE, FAILED, Manifest, Record
 from dmlcpu.jobs.operations import version_of
 from dmlcpu.jobs.packed import PackedJobs, Tasks
 from dmlcpu.jobs.progress import Progress
-from dmlcpu.runtime.threads import limit_threads
 
 _LEFT_OUT = "left out"
-
-
-class Resume(NamedTuple):
-    """Which jobs run again, by the manifest of earlier runs: options of `run_jobs`."""
-
-    manifest: PathLike | None = None
-    force: bool = False
-    retry_failed: bool = False
-    content_hash: bool = False
-
-    def skips(self, record: Record | None, job: Job, directory: Path) -> str | None:
-        """Return why a job does not run: it is done, or left out; None if it runs."""
-        if record and not self.force and is_done(record, job, directory, self.content_hash):
-            return DONE
-        if self.retry_failed and (record is None or record.get("outcome") != FAILED):
-            return _LEFT_OUT
-        return None
 
 
 class Prepared(NamedTuple):
@@ -58,9 +41,9 @@ class Prepared(NamedTuple):
     check: Callable[[Task], Task] | None  # of tasks that are checked as they run
 
     @property
-    def faults(self) -> list[JobFault]:
-        """Everything that is wrong."""
-        return [fault for task in self.todo.faulty for fault in task.faults]
+    def errors(self) -> list[JobFault]:
+        """All errors."""
+        return [error for task in self.todo.refused for error in task.errors]
 
     @property
     def jobs(self) -> int:
@@ -79,55 +62,56 @@ class Prepared(NamedTuple):
 
 def prepare(
     jobs: Jobs,
-    directory: PathLike | None,
-    limits: Limits,
-    resume: Resume,
+    settings: Settings,
     progress: Progress,
     *,
     lock: bool,
-    require_chunks: bool,
-    check_as_you_go: bool = False,
-    retries: int = 2,
-    timeout: float | None = None,
 ) -> Prepared:
     """Read jobs, leave out those that are done, and check the others. The manifest stays locked if `lock` is true.
 
-    Without it, as nothing will run, the chunks that zarr arrays lack are counted.
-    With `check_as_you_go` only what jobs look like is checked; `Prepared.check` does the rest.
-
-    Web servers that are busy are asked again, up to `retries` times. A check takes no longer than `timeout`.
+    Otherwise nothing will run, and the missing zarr chunks are counted.
+    With `check_as_you_go` only the form of jobs is checked; `Prepared.check` does the rest.
     """
-    listing = read_jobs(jobs, directory)
-    with patience(retries, timeout):
+    listing = read_jobs(jobs, settings.directory)
+    waits = functools.partial(patience, settings.retries, settings.timeout)
+    with waits():
         packed = PackedJobs(jobs_of(listing))
     apart, options = Apart(packed, listing.directory), packed.options
-    path = manifest_of(jobs, resume.manifest)
+    path = manifest_of(jobs, settings.manifest)
     if path and apart.uses(path):
         raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
     recorded = Manifest(path, lock=lock) if path else None
     records: Mapping[str, Record] = recorded.records if recorded else {}
-    counts = require_chunks or not lock
-    checker = Checker(listing.directory, limits.memory, resume.content_hash, counts, require_chunks)
+    checker = Checker(listing.directory, settings, count_chunks=settings.require_chunks or not lock)
 
     def check(task: Task) -> Task:
         assert task.job is not None
-        with limit_threads(limits.threads), patience(retries, timeout):  # the choice of kernels may depend on threads
+        with waits():
             return checker.task(Place(task.where, task.id, options=options), task.job)
 
     todo, skipped = Tasks(), Counter[str]()
     close = recorded.close if recorded else lambda: None
-    with OnFailure(close), limit_threads(limits.threads), patience(retries, timeout):
+    with OnFailure(close), waits():
         for place, job in progress.checking(apart.checked(), len(packed)):
-            sound = None if place.faults else job
-            if sound and (why := resume.skips(records.get(sound.id), sound, listing.directory)):
+            sound = None if place.errors else job
+            if sound and (why := _skips(settings, records.get(sound.id), sound, listing.directory)):
                 skipped[why] += 1
-            elif sound and not check_as_you_go:
+            elif sound and not settings.check_as_you_go:
                 todo.append(checker.task(place, sound))
             else:
-                todo.append(Task(place.where, place.id, place.faults, job))
-    later = check if check_as_you_go else None
+                todo.append(Task(place.where, place.id, place.errors, job))
+    later = check if settings.check_as_you_go else None
     before, out = skipped[DONE], skipped[_LEFT_OUT]
     return Prepared(listing.source, listing.directory, todo, apart, before, out, recorded, later)
+
+
+def _skips(settings: Settings, record: Record | None, job: Job, directory: Path) -> str | None:
+    """Return why a job does not run: it is done, or left out; None if it runs."""
+    if record and not settings.force and is_done(record, job, directory, settings.content_hash):
+        return DONE
+    if settings.retry_failed and (record is None or record.get("outcome") != FAILED):
+        return _LEFT_OUT
+    return None
 
 
 def manifest_of(jobs: Jobs, manifest: PathLike | None) -> Path | None:
@@ -147,8 +131,8 @@ def is_done(record: Record, job: Job, directory: Path, content_hash: bool) -> bo
     if before != now and without_secrets(before) != now:  # as text: NaN is not equal to itself
         return False
     try:
-        with deadline():
-            inputs = identities(job, directory, content=content_hash)
+        look = functools.partial(identities, job, directory, content=content_hash)
+        inputs = in_time(look) if job.is_remote else look()
         outputs = record.get("outputs")
         return (
             _same(record.get("inputs"), inputs, content_hash, here=record.get("here", False))
@@ -161,7 +145,7 @@ def is_done(record: Record, job: Job, directory: Path, content_hash: bool) -> bo
 
 
 def _same(before: Any, now: Mapping[str, Mapping[str, Any]], content_hash: bool, *, here: bool) -> bool:
-    """Return whether files are what they were. A remote file whose server does not tell its version is not."""
+    """Return whether files are what they were. A remote file whose server reports no version counts as changed."""
     if not isinstance(before, dict):
         return False
     before, now = ({without_secrets(path): state for path, state in each.items()} for each in (before, now))

@@ -15,7 +15,7 @@ COMPILING = "compiling kernels that the cache does not have, which may take a mi
 
 
 class Progress:
-    """tqdm's bar on a terminal, with jobs, bytes, bytes a second, the time left and failures; elsewhere lines only."""
+    """A tqdm bar on a terminal, with jobs, bytes, bytes a second, the time left and failures; elsewhere lines only."""
 
     def __init__(self, *, shown: bool = True) -> None:
         self._tqdm = extra("tqdm").tqdm if shown else None

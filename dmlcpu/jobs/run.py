@@ -2,28 +2,27 @@
 
 import functools
 import itertools
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dmlcpu.errors import DmlError
 from dmlcpu.jobs import executors
 from dmlcpu.jobs.dispatch import Lost, WorkerError, Workers, dispatch
-from dmlcpu.jobs.entries import Jobs, PathLike, of_this_machine
+from dmlcpu.jobs.entries import Jobs, PathLike
 from dmlcpu.jobs.faults import JobsError
 from dmlcpu.jobs.job import Task
-from dmlcpu.jobs.limits import Limits, address_of, at_least, limits_of
+from dmlcpu.jobs.limits import Settings
 from dmlcpu.jobs.outcomes import Failure, JobsRun
-from dmlcpu.jobs.prepare import Resume, prepare
+from dmlcpu.jobs.prepare import prepare
 from dmlcpu.jobs.progress import COMPILING, Progress
 from dmlcpu.jobs.serve import serve
 from dmlcpu.jobs.signals import terminated_as_interrupted
-from dmlcpu.jobs.step import Outcome, Settings
+from dmlcpu.jobs.step import Conditions, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +34,16 @@ class BatchResult:
     jobs : int
         How many jobs there are.
     done_before : int
-        How many were done by an earlier run, and are still what they were.
+        How many were done by an earlier run, and have not changed.
     left_out : int
-        How many of the others were not recorded as failed, where only these were to be run.
+        How many of the others were not recorded as failed, where only failed jobs were to run.
     done : int
-        How many were run and are done.
+        How many ran and are done.
     failed : int
-        How many were run, or could not be, and are not done.
+        How many ran, or were invalid, and are not done.
     failures : list of Failure
-        Why: of each of them, in the order in which they failed; and of the log and the manifest, if outcomes could not
-        be written there.
+        The reason of each failed job, in the order in which they failed; and of the log and the manifest, if outcomes
+        could not be written there.
     interrupted : bool
         Whether Ctrl+C or a signal ended the run.
     seconds : float
@@ -62,12 +61,12 @@ class BatchResult:
 
     @property
     def not_run(self) -> int:
-        """How many have still to be run: the run was interrupted, or ended after too many failures."""
+        """How many did not run, as the run was interrupted or ended after too many failures."""
         return self.jobs - self.done_before - self.left_out - self.done - self.failed
 
     @property
     def exit_code(self) -> int:
-        """0 all done, 1 some failed, 130 interrupted: what the command ends with."""
+        """The exit code of the command: 0 all done, 1 some failed, 130 interrupted."""
         return 130 if self.interrupted else int(bool(self.failures))
 
 
@@ -95,8 +94,8 @@ def run_jobs(
 ) -> "BatchResult":
     """Run operators and DxDispatch models over many files.
 
-    All jobs are checked first. The outcome of each is recorded in the manifest: the same call again runs only jobs that
-    are missing, have failed or have changed.
+    All jobs are checked first. The manifest records the outcome of each: the same call again runs only jobs that are
+    missing, have failed or have changed.
 
     Parameters
     ----------
@@ -116,26 +115,25 @@ def run_jobs(
         How many threads each worker computes with; by default the workers share the cores evenly, and on a cluster
         each has 1.
     max_memory : int or str, optional
-        Bytes for arrays, of all workers together; "512M" and "4G" are understood. By default half of the memory there
-        is. At a scheduler's address it is what each job may take, by default 1 GiB. Larger .npy files and zarr arrays
-        are worked through in blocks.
+        Bytes for arrays, for all workers together, also as "512M" or "4G"; by default half of the memory. At a
+        scheduler's address it is the limit of each job, by default 1 GiB. Larger .npy files and zarr arrays are
+        processed in blocks.
     scheduler : str, optional
-        The address of a Dask scheduler: jobs run on its workers, which see the same files by the same paths. "local":
-        on this machine, as without it.
+        The address of a Dask scheduler: jobs run on its workers, which must see the same files at the same paths.
+        "local" runs them on this machine, as without it.
     executor : concurrent.futures.Executor, optional
-        The program's own workers, such as mpi4py's or a pool of threads; the program shuts it down. `workers` says how
-        many it has, if the executor does not say so itself. All see the same files by the same paths.
+        The program's workers, such as those of mpi4py or a thread pool; the program shuts it down. `workers` is their
+        number, if the executor does not have it. All must see the same files at the same paths.
     retries : int, default 2
-        How often a job is tried again whose worker was lost, or whose files could not be read or written for a reason
-        that may pass.
+        How often a job is retried after its worker was lost, or after a transient error of its files.
     timeout : float, optional
-        Seconds that a job may take, without the compilation of kernels. A job that takes longer has failed, and the
-        process that runs it is ended: jobs run in worker processes, each by itself, also if `workers` is 1.
+        Seconds that a job may take, without the compilation of kernels. A job that takes longer has failed, and its
+        worker process is ended: each job then runs by itself in a worker process, also if `workers` is 1.
     keep_going : bool, default False
         Run the valid jobs even if others are not valid.
     check_as_you_go : bool, default False
-        Check the files of a job, and what it asks for, just before it runs; before anything runs, only what jobs look
-        like is checked. So very many jobs begin at once. A job with such a fault has failed.
+        Check the files and the arguments of a job just before it runs; before anything runs, only the form of all jobs
+        is checked. Very many jobs begin at once this way. A job that fails its check has failed.
     max_failures : int, optional
         Stop after this number of failures.
     force : bool, default False
@@ -143,12 +141,12 @@ def run_jobs(
     retry_failed : bool, default False
         Run only jobs that are recorded as failed.
     content_hash : bool, default False
-        Tell changed inputs by their content instead of by size and time.
+        Detect changed inputs by their content instead of by size and time.
     require_chunks : bool, default False
-        Refuse jobs with arrays of zarr or HDF5 that lack chunks. By default their elements are the array's fill value:
-        zarr need not store chunks that have no other.
+        Refuse jobs on zarr or HDF5 arrays with missing chunks. By default the elements of such chunks are the array's
+        fill value, as zarr may leave out chunks that hold nothing else.
     progress : bool, default False
-        Tell on standard error how it goes on: a bar on a terminal, and lines. It needs the extra ``cli``.
+        Show progress on standard error: a bar on a terminal, and lines. Needs the extra ``cli``.
 
     Returns
     -------
@@ -158,14 +156,14 @@ def run_jobs(
     Raises
     ------
     JobsError
-        If a job is not valid, and not `keep_going`: its `faults` are all that is wrong, and nothing has been run.
+        If a job is invalid, and not `keep_going`: the attribute `faults` has all errors, and nothing has run.
     ManifestError
-        If the manifest is another kind of file, or another run uses it.
+        If the manifest is another kind of file, or in use by another run.
     WorkerError
-        If workers, or threads, do not start, a cluster's scheduler is not there or gone, or `executor` breaks. Outcomes
-        until then are recorded.
+        If workers or threads do not start, a cluster's scheduler does not answer, or `executor` breaks. Outcomes until
+        then are recorded.
     DmlError
-        If another argument does not fit.
+        If another argument is invalid.
     OSError
         If the file of jobs cannot be read, or manifest or log cannot be written.
     ImportError
@@ -173,8 +171,8 @@ def run_jobs(
 
     Notes
     -----
-    A result is written under another name in its target's folder and renamed, so no file is ever seen half-written. The
-    first Ctrl+C, or SIGTERM, lets running jobs finish; the second ends them.
+    Each result is written under a temporary name in its target's folder and renamed, so no reader sees a half-written
+    file. The first Ctrl+C or SIGTERM lets running jobs finish; the second ends them.
 
     Examples
     --------
@@ -191,48 +189,25 @@ def run_jobs(
     >>> np.load(folder / "best" / "a.npz")["indices"]
     array([9, 8])
     """
+    settings = Settings(**{name: given for name, given in locals().items() if name != "jobs"})
     start = time.perf_counter()
-    if scheduler and executor is not None:
-        raise DmlError("run_jobs", "executor", "given together with scheduler", "one of both")
-    scheduler = address_of(scheduler)
-    if executor is not None and workers is None:
-        workers = getattr(executor, "_max_workers", None) or getattr(executor, "num_workers", 1)
-    if max_failures is not None:
-        at_least(1, "max_failures", max_failures)
-    at_least(0, "retries", retries)
-    if timeout is not None:
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-            raise TypeError(f"run_jobs: timeout is {timeout!r}; allowed: a number of seconds")
-        if not 0 < timeout < math.inf:
-            raise DmlError("run_jobs", "timeout", str(timeout), "more than 0 seconds")
-        if scheduler or executor is not None:  # which bring workers of their own: no timeout can end these
-            found = f"given together with {'scheduler' if scheduler else 'executor'}"
-            raise DmlError("run_jobs", "timeout", found, "one of both")
-    if force and retry_failed:
-        raise DmlError("run_jobs", "force", "True together with retry_failed", "one of both")
-    log = of_this_machine("log", log)
-    limits = limits_of(workers, threads, max_memory, scheduler)
-    if scheduler:
-        executors.check_cluster(scheduler)
-    elif (limits.workers > 1 or timeout) and executor is None:
+    if settings.scheduler:
+        executors.check_cluster(settings.scheduler)
+    elif (settings.limits.workers > 1 or timeout) and executor is None:
         executors.check_loky()
-    resume, display = Resume(manifest, force, retry_failed, content_hash), Progress(shown=progress)
-    checks = {"require_chunks": require_chunks, "check_as_you_go": check_as_you_go}
+    display = Progress(shown=progress)
     with terminated_as_interrupted():
-        prepared = prepare(
-            jobs, directory, limits, resume, display, lock=True, **checks, retries=retries, timeout=timeout
-        )
+        prepared = prepare(jobs, settings, display, lock=True)
     try:
-        if prepared.faults and not keep_going:
-            raise JobsError(prepared.source, prepared.faults)
+        if prepared.errors and not keep_going:
+            raise JobsError(prepared.source, prepared.errors)
         if log is not None and prepared.uses(log):
             raise DmlError("run_jobs", "log", repr(os.fspath(log)), "a file that is not one of the jobs'")
         if prepared.done_before:
             display.say(f"resuming: {prepared.done_before} of {prepared.jobs} done, {len(prepared.todo)} to do")
-        execution = Execution(limits, scheduler, executor, retries, timeout)
-        with JobsRun(prepared, log, display, max_failures) as run:
+        with JobsRun(prepared, settings, display) as run:
             try:
-                run.execute(execution.outcomes)
+                run.execute(Execution(settings).outcomes)
             except WorkerError as error:
                 raise WorkerError(f"{error}\n  {run.so_far()}") from error
     finally:
@@ -245,11 +220,7 @@ def run_jobs(
 class Execution(NamedTuple):
     """Where tasks run: in this process, in others, on a cluster or by an executor; and when one is given up."""
 
-    limits: Limits
-    scheduler: str | None
-    executor: Executor | None
-    retries: int
-    timeout: float | None
+    settings: Settings
 
     def outcomes(
         self, tasks: Sequence[Task], directory: Path, progress: Progress, stopping: Callable[[], bool]
@@ -257,13 +228,15 @@ class Execution(NamedTuple):
         """Yield the outcomes of tasks, with their positions."""
         if not tasks:
             return
-        place = os.path.realpath(directory) if self.scheduler is None and self.executor is None else None
-        settings = Settings(directory.absolute(), self.limits.threads, self.limits.memory, place, self.retries)
-        work, compiling = functools.partial(serve, settings), functools.partial(progress.say, COMPILING)
+        of_run, limits = self.settings, self.settings.limits
+        place = os.path.realpath(directory) if of_run.scheduler is None and of_run.executor is None else None
+        conditions = Conditions(directory.absolute(), limits.threads, limits.memory, place, of_run.retries)
+        work, compiling = functools.partial(serve, conditions), functools.partial(progress.say, COMPILING)
         workers = self._workers(len(tasks), compiling)
         if workers is not None:
             with workers:
-                yield from dispatch(work, tasks, workers, retries=self.retries, stopping=stopping, timeout=self.timeout)
+                given: Any = {"retries": of_run.retries, "timeout": of_run.timeout}
+                yield from dispatch(work, tasks, workers, stopping=stopping, **given)
             return
         from dmlcpu.runtime.compilation import watch_compilations
 
@@ -272,12 +245,12 @@ class Execution(NamedTuple):
 
     def _workers(self, count: int, compiling: Callable[[], None]) -> Workers | None:
         """Return the workers for a number of tasks; None: this process carries them out."""
-        limits = self.limits
-        if self.executor is not None:
-            return Workers(self.executor, limits.workers)
-        if self.scheduler:
-            return executors.Cluster(self.scheduler)
-        if limits.workers == 1 and self.timeout is None:
+        settings, limits = self.settings, self.settings.limits
+        if settings.executor is not None:
+            return Workers(settings.executor, limits.workers)
+        if settings.scheduler:
+            return executors.Cluster(settings.scheduler)
+        if limits.workers == 1 and settings.timeout is None:
             return None
         # NumPy's and SciPy's libraries would start a thread for each core in each worker, which would only wait.
         threads = {"DMLCPU_NUM_THREADS": str(limits.threads), "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

@@ -15,7 +15,7 @@ from dmlcpu.files.web import pause
 from dmlcpu.jobs.dispatch import WorkerError
 from dmlcpu.jobs.job import Task
 from dmlcpu.jobs.open_inputs import OnRead
-from dmlcpu.jobs.step import Outcome, Settings, Step, finished
+from dmlcpu.jobs.step import Conditions, Outcome, Step, finished
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ _AHEAD = 8  # jobs that are read ahead, at most
 
 
 def serve(
-    settings: Settings, tasks: Iterable[Task], stopping: Callable[[], bool], on_read: OnRead = lambda _: None
+    settings: Conditions, tasks: Iterable[Task], stopping: Callable[[], bool], on_read: OnRead = lambda _: None
 ) -> Iterator[list[Outcome]]:
     """Carry out tasks and yield their outcomes, in order; once `stopping` is true, only the outcomes of finished tasks.
 
@@ -55,7 +55,7 @@ class _Loop:
     """
 
     def __init__(
-        self, settings: Settings, tasks: Iterable[Task], stopping: Callable[[], bool], on_read: OnRead
+        self, settings: Conditions, tasks: Iterable[Task], stopping: Callable[[], bool], on_read: OnRead
     ) -> None:
         self._settings = settings
         self._tasks = iter(tasks)

@@ -26,19 +26,19 @@ class JobsStatus:
     jobs : int
         How many jobs there are.
     done : int
-        How many are done, and still are what they were.
+        How many are done and have not changed.
     failed : int
-        How many have failed when they were last run.
+        How many failed in their last run.
     stale : int
-        How many were done, and would run again: the job, an input, an output or the meaning of results has changed.
+        How many were done and would run again: the job, an input, an output or the meaning of results has changed.
     never_run : int
         How many have no outcome.
     not_right : int
-        How many are no jobs, or have an id or an output of another: see the faults that `plan_jobs` returns.
+        How many are invalid, or share an id or an output with another job: `plan_jobs` returns the errors.
     slowest : list of (str, float)
         The ids of the jobs that took longest, and their seconds.
     errors : dict of str to list of str
-        Why jobs have failed, the most frequent first, with the ids of these jobs. What is in quotes is left out.
+        The ids of the failed jobs by error, the most frequent error first. Quoted text is left out of the errors.
     """
 
     jobs: int
@@ -80,7 +80,7 @@ def jobs_status(
     Returns
     -------
     JobsStatus
-        How many jobs are done, have failed, are stale or were never run; the slowest; and why jobs have failed.
+        How many jobs are done, failed, stale or never ran; the slowest; and the errors.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def jobs_status(
 
 
 def _state(place: Place, job: Job | None, record: Record, directory: Path, content_hash: bool) -> str:
-    if job is None or place.faults:
+    if job is None or place.errors:
         return "not_right"
     if record.get("outcome") == FAILED:
         return "failed"

@@ -1,4 +1,4 @@
-"""A job that is carried out: read, computed, written, brought to the disk and put in place."""
+"""How a job runs: it is read, computed, written, synced and put in place."""
 
 import contextlib
 import errno
@@ -33,7 +33,7 @@ _LASTING = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectory
 _LASTING_NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.ENAMETOOLONG, errno.EINVAL)
 
 
-class Settings(NamedTuple):
+class Conditions(NamedTuple):
     """What all tasks have in common."""
 
     directory: Path
@@ -42,7 +42,7 @@ class Settings(NamedTuple):
     place: str | None = None  # where links lead the directory; None: of other machines it is not known
     retries: int = 0  # of a task whose files could not be read or written
     pause: float = 0.1  # seconds before the first of them; before each further one twice as long
-    # A job that takes less memory is small. The thread that computes reads and writes its files, too: to hand it from
+    # A job that takes less memory is small. The thread that computes also reads and writes its files: to hand it from
     # thread to thread takes longer than the job. (3,000 jobs of 64 KB on Zen 4: 1.1 ms each, 1.4 ms through threads.)
     small: int = 1 << 20
     # The files of small jobs are brought to the disk together. (10,000 jobs of 64 KB in one process, ext4, Zen 4,
@@ -71,7 +71,7 @@ def _writing(path: str) -> Iterator[None]:
 class Step:
     """A task on its way."""
 
-    def __init__(self, task: Task, settings: Settings, on_read: OnRead) -> None:
+    def __init__(self, task: Task, settings: Conditions, on_read: OnRead) -> None:
         assert task.job is not None
         self.task = task
         self.targets = task.job.targets
@@ -128,8 +128,8 @@ class Step:
 
     def read(self) -> None:
         """Open the files, and read them if they fit in memory."""
-        if self.task.faults:  # it was checked on its way here
-            raise JobError("; ".join(fault.reason for fault in self.task.faults))
+        if self.task.errors:  # it was checked on its way here
+            raise JobError("; ".join(error.reason for error in self.task.errors))
         before, self._inputs = self.task.inputs, self._look()
         # Of other machines only this one's own looks are compared in all.
         self._check_unchanged(before, self._inputs, same_place=self._settings.place is not None)
@@ -201,7 +201,8 @@ class Step:
         if place is not None:  # no link that has come since the check is followed
             place = self.task.places.get(path) or os.path.normpath(os.path.join(place, path))
         with _writing(path):
-            self._writers[path] = create(os.path.join(directory, path), tensors, os.urandom(6).hex(), place)
+            file, token = os.path.join(directory, path), os.urandom(6).hex()
+            self._writers[path] = create(file, tensors, token, place, self._operation.form)
         return self._writers[path]
 
     def _tensors_of_files(self, results: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
@@ -212,7 +213,8 @@ class Step:
         found = {}
         for path in self.task.inputs:
             try:
-                found[path] = identity(located(self._settings.directory, path), content=False)
+                file, within = located(self._settings.directory, path), path != self._job.op
+                found[path] = identity(file, content=False, within=within)
             except OSError as error:
                 raise JobError(f"inputs: {path!r}: {error.strerror or error}") from error
         return found
@@ -237,7 +239,7 @@ def finished(steps: list[Step]) -> list[Step]:
             return error
         return None
 
-    try:  # first all files, then their names: a file system that writes the first of them writes the others, too
+    try:  # first all files, then their names: a file system that writes the first of them also writes the others
         for step in steps:
             step.attempt(step.write)
             step.attempt(step.finish)

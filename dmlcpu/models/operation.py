@@ -13,6 +13,7 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.faults import shown
 from dmlcpu.common.regions import Estimate, Sink, Tensor
 from dmlcpu.errors import BindingError
+from dmlcpu.files.base import Format
 from dmlcpu.models.commands import Dispatch, WriteFile
 from dmlcpu.models.model import Model, load_model
 from dmlcpu.models.onnx_models import OnnxDispatch
@@ -31,6 +32,7 @@ class ModelOperation:
     first: str | None = None
     required: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = MappingProxyType({})
+    form: Format | None = None
 
     @staticmethod
     def version() -> str:

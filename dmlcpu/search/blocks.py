@@ -1,29 +1,33 @@
 """Indices built, and queries searched, a block at a time: neither the vectors nor the queries need be in memory.
 
-Also a saved index as the operation of a job.
+Both are also operations of jobs: an index is built, and a saved index is searched.
 """
 
+import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from dmlcpu.annotations import Metric
-from dmlcpu.common.arguments import Array
+from dmlcpu.common.arguments import Array, check_choice
 from dmlcpu.common.block_reader import as_source, read_blocks, regions_of
 from dmlcpu.common.regions import Estimate, Sink, Source, Tensor
 from dmlcpu.errors import BindingError
+from dmlcpu.files import open_source
+from dmlcpu.files.base import Format
+from dmlcpu.files.formats import INDEX, INDEX_HEADER
 from dmlcpu.search.arguments import as_new_ids
 from dmlcpu.search.codes import Frame, frame_of, sample_of, stored_floats
 from dmlcpu.search.float_index import FloatIndex
 from dmlcpu.search.index import Index
 from dmlcpu.search.int8_index import Int8Index
-from dmlcpu.search.spaces import Space, as_vectors, check_depth, space_of
-from dmlcpu.search.storage import FILES, load, new_index, own_arrays
+from dmlcpu.search.spaces import Space, as_vectors, space_of
+from dmlcpu.search.storage import FILES, IndexWriter, load, own_arrays, target_of
 from dmlcpu.search.vectors import Limits, Stored, storable, stored_of
 from dmlcpu.selection.exclusions import allowed_of, lines_of
 
@@ -34,7 +38,9 @@ _OWN_BYTES = 64 << 20  # that a search takes in addition to queries and results,
 
 _BY_QUERY = {"mask", "allowlist", "exclude"}  # arguments that may have a row for each query
 
-Progress = Callable[[int], None]  # called with how many more rows are done
+BUILD = "build_index"
+_FLOATS = ("exact", "rescore", "drop")  # what becomes of floats
+_COPIES = 6  # of a block of vectors that building takes at once, as bytes that are read ahead, codes and others
 
 
 def load_index(path: str | os.PathLike[str]) -> Index:
@@ -51,24 +57,52 @@ def _unread(source: Source) -> Array:
     return np.broadcast_to(np.zeros((), source.dtype), source.shape)
 
 
-def build_floats(
-    vectors: Source,
-    path: str | os.PathLike[str],
-    metric: Metric = "ip",
-    *,
-    ids: Any = None,
-    block_bytes: int = BLOCK_BYTES,
-    progress: Progress = lambda _: None,
-) -> int:
-    """Write a FloatIndex of vectors (N, D) that are read in blocks; return N. Nothing is written before all checks."""
-    form = as_vectors(FloatIndex.name, "vectors", _unread(vectors))
-    check_depth(FloatIndex.name, form.shape[1])
-    frame = frame_of(metric, _sampled(vectors))
+class _Plan(NamedTuple):
+    """How vectors become an index."""
 
-    def stored(block: Array, first: int) -> Stored:
-        return stored_floats(FloatIndex.name, storable(block), frame, first)
+    name: str
+    space: Space | Frame
+    stored: Callable[[Array, int], Stored]  # of a block, and the position of its first vector
+    ids: Array | None
 
-    return _write(vectors, path, FloatIndex.name, frame, stored, ids, block_bytes, progress)
+    def tensors(self, vectors: Source) -> dict[str, Tensor]:
+        """Return the arrays of the index."""
+        count, depth = vectors.shape
+        arrays = self.stored(np.empty((0, depth), vectors.dtype), 0).arrays()
+        if self.ids is not None:
+            arrays["ids"] = self.ids[:0]
+        tensors = {array: Tensor((count, *each.shape[1:]), each.dtype) for array, each in arrays.items()}
+        own = own_arrays(self.space, Limits())
+        return tensors | {array: Tensor(each.shape, each.dtype) for array, each in own.items()}
+
+
+def _plan(
+    vectors: Source, metric: Metric = "ip", *, ids: Any = None, ranges: Any = None, floats: str = "exact", sampled: bool
+) -> _Plan:
+    """Return how vectors (N, D) become an index, or refuse the arguments; sampled: some vectors are read."""
+    check_choice(BUILD, "floats", floats, _FLOATS)
+    is_exact = floats == "exact" and vectors.dtype.itemsize > 1 and ranges is None
+    name = FloatIndex.name if is_exact else Int8Index.name
+    form = as_vectors(name, "vectors", _unread(vectors))
+    checked = space_of(name, metric, form, ranges)
+    space: Space | Frame = checked
+    if not is_exact:
+        if floats == "rescore" and form.dtype.itemsize == 1:
+            raise BindingError(name, "vectors.dtype", str(vectors.dtype), "floats, to be kept")
+        stored = functools.partial(_codes, name, checked, floats == "rescore")
+    else:
+        frame = space = frame_of(metric, _sampled(vectors) if sampled else np.empty((0, form.shape[1]), form.dtype))
+        stored = functools.partial(_floats, name, frame)
+    numbers = None if ids is None else as_new_ids(name, ids, len(form), None)
+    return _Plan(name, space, stored, numbers)
+
+
+def _codes(name: str, space: Space, keeps: bool, block: Array, first: int) -> Stored:
+    return stored_of(name, block, space, keeps=keeps, first=first)
+
+
+def _floats(name: str, frame: Frame, block: Array, first: int) -> Stored:
+    return stored_floats(name, storable(block), frame, first)
 
 
 def _sampled(vectors: Source) -> Array:
@@ -83,62 +117,81 @@ def _sampled(vectors: Source) -> Array:
 
 def build(
     vectors: Source,
-    path: str | os.PathLike[str],
-    metric: Metric = "ip",
+    index: IndexWriter,
     *,
-    ids: Any = None,
-    ranges: Any = None,
-    keeps_floats: bool = False,
     block_bytes: int = BLOCK_BYTES,
-    progress: Progress = lambda _: None,
-) -> int:
-    """Write an Int8Index of vectors (N, D) that are read in blocks; return N. Nothing is written before all checks."""
-    name = Int8Index.name
-    form = as_vectors(name, "vectors", _unread(vectors))
-    space = space_of(name, metric, form, ranges)
-    if keeps_floats and form.dtype.itemsize == 1:
-        raise BindingError(name, "vectors.dtype", str(vectors.dtype), "floats, to be kept")
-
-    def stored(block: Array, first: int) -> Stored:
-        return stored_of(name, block, space, keeps=keeps_floats, first=first)
-
-    return _write(vectors, path, name, space, stored, ids, block_bytes, progress)
-
-
-def _write(
-    vectors: Source,
-    path: str | os.PathLike[str],
-    name: str,
-    space: Space | Frame,
-    stored_of_block: Callable[[Array, int], Stored],
-    ids: Any,
-    block_bytes: int,
-    progress: Progress,
-) -> int:
-    """Write an index, block by block; return the number of vectors."""
+    stopping: Callable[[], bool] = lambda: False,
+    **options: Any,
+) -> None:
+    """Write an index of vectors (N, D) that are read in blocks; options: metric, ids, ranges, floats."""
+    plan = _plan(vectors, **options, sampled=True)
     count, depth = vectors.shape
-    arrays = stored_of_block(np.empty((0, depth), vectors.dtype), 0).arrays()
-    numbers = None if ids is None else as_new_ids(name, ids, count, None)
-    if numbers is not None:
-        arrays["ids"] = numbers[:0]
-    limits = Limits()
-    own = own_arrays(space, limits)
-    tensors = {array: Tensor((count, *each.shape[1:]), each.dtype) for array, each in arrays.items()}
-    tensors |= {array: Tensor(each.shape, each.dtype) for array, each in own.items()}
-    rows = max(1, block_bytes // (depth * vectors.dtype.itemsize))
-    with new_index(path, name, space, tensors) as write:
-        for region, block in read_blocks(vectors, regions_of((count, depth), (rows, depth)), lambda: False):
-            first = region[0].start
-            stored = stored_of_block(block, first)
-            limits = limits.joined(stored.limits)
-            for array, part in stored.arrays().items():
-                write(array, part, first)
-            progress(len(block))
-        if numbers is not None:
-            write("ids", numbers, 0)
-        for array, part in own_arrays(space, limits).items():
-            write(array, part, 0)
-    return int(count)
+    index.begin(plan.name, plan.space.metric, plan.tensors(vectors))
+    limits, rows = Limits(), max(1, block_bytes // (depth * vectors.dtype.itemsize))
+    for region, block in read_blocks(vectors, regions_of((count, depth), (rows, depth)), stopping):
+        first = region[0].start
+        stored = plan.stored(block, first)
+        limits = limits.joined(stored.limits)
+        for array, part in stored.arrays().items():
+            index.write_rows(array, part, first)
+    if plan.ids is not None:
+        index.write_rows("ids", plan.ids, 0)
+    for array, part in own_arrays(plan.space, limits).items():
+        index.write_rows(array, part, 0)
+
+
+class BuildOperation:
+    """An index, made of vectors that are read in blocks."""
+
+    parameters: tuple[str, ...] = ("vectors", "metric", "ids", "ranges", "floats")
+    first: str | None = "vectors"
+    required: tuple[str, ...] = ("vectors",)
+    defaults: Mapping[str, Any] = MappingProxyType({})
+    sources: tuple[str, ...] = ("vectors",)
+    results: tuple[str, ...] = ("index",)
+    files: tuple[Path, ...] = ()
+
+    def __init__(self) -> None:
+        self.form: Format | None = Format((INDEX,), open_source, lambda _: None, self._create, mark=INDEX_HEADER)
+
+    @staticmethod
+    def version() -> str:
+        """Return the version of what is built."""
+        return f"{BUILD} 1"
+
+    @staticmethod
+    def _create(target: str, _: Mapping[str, Tensor], token: str) -> IndexWriter:
+        target_of(target, BUILD)  # which refuses other folders; a link that comes meanwhile is not followed
+        writer = IndexWriter(target, token)
+        writer.sinks = {"index": cast(Any, writer)}
+        return writer
+
+    def estimate(self, arguments: Mapping[str, Any]) -> Estimate:
+        """Return the index as an array of its vectors, and the memory; refuse what does not fit, values apart."""
+        given, vectors = self._given(arguments)
+        plan = _plan(vectors, **given, sampled=False)
+        form = Tensor(tuple(vectors.shape), vectors.dtype)
+        own = 0 if plan.ids is None else 2 * plan.ids.nbytes
+        least = own + _COPIES * form.nbytes // max(1, form.shape[0])
+        return Estimate({"index": form}, own + _COPIES * min(form.nbytes, BLOCK_BYTES), lambda: least, plan.name)
+
+    @staticmethod
+    def _given(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Source]:
+        given = dict(arguments)
+        vectors, _ = as_source(BUILD, "vectors", given.pop("vectors"))
+        return given, vectors
+
+    def run(self, arguments: Mapping[str, Any]) -> dict[str, Array]:
+        """Refuse: an index is written in blocks."""
+        raise AssertionError("an index is written in blocks")
+
+    def run_in_blocks(
+        self, arguments: Mapping[str, Any], sinks: Mapping[str, Sink], memory: int, stopping: Callable[[], bool]
+    ) -> None:
+        """Write the index, the result's sink, block by block."""
+        given, vectors = self._given(arguments)
+        index = cast(IndexWriter, sinks["index"])
+        build(vectors, index, block_bytes=min(memory // _COPIES, BLOCK_BYTES), stopping=stopping, **given)
 
 
 def _rows_of(queries: Source) -> int:
@@ -171,7 +224,6 @@ def search(
     *,
     rows: int = BLOCK_QUERIES,
     stopping: Callable[[], bool] = lambda: False,
-    progress: Progress = lambda _: None,
     **options: Any,
 ) -> None:
     """Write scores and indices of the k best of queries (M, D) that are read in blocks of so many rows."""
@@ -180,7 +232,6 @@ def search(
         found = index.search(block, k, **own)
         for name, array in zip(RESULTS, found, strict=True):
             sinks[name].write((region[0], slice(0, k)), array)
-        progress(len(block))
 
 
 class IndexOperation:
@@ -191,6 +242,7 @@ class IndexOperation:
     defaults: Mapping[str, Any] = MappingProxyType({})
     sources: tuple[str, ...] = ("queries",)
     results: tuple[str, ...] = RESULTS
+    form: Format | None = None
 
     @staticmethod
     def version() -> str:

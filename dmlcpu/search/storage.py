@@ -8,26 +8,28 @@ import contextlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.data_types import BYTE_TYPES
 from dmlcpu.common.faults import shown
 from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import BindingError, DmlError
 from dmlcpu.files import Writer, create
 from dmlcpu.files.base import FileError, whole
+from dmlcpu.files.folders import FolderWriter, is_held, remove
+from dmlcpu.files.formats import INDEX_HEADER as HEADER
 from dmlcpu.files.npy import check_size, read_header
 from dmlcpu.files.stored import open_file, size_of
-from dmlcpu.files.targets import hold, is_held, make_folder, put_folder, remove, stray, sync_folder
+from dmlcpu.files.targets import stray, sync_folder
 from dmlcpu.search.codes import MOST_EXPONENT, Frame
 from dmlcpu.search.spaces import METRICS, check_depth, space_of
 from dmlcpu.search.vectors import Limits, Stored
 
-HEADER = "index.json"
 PREFIX, VERSION = "dmlcpu.search.", 1  # of the format's name, before the class
 _LONGEST_HEADER = 1 << 16
 _CHECKED = (
@@ -59,46 +61,63 @@ FILES = (HEADER, *sorted({f"{array}.npy" for arrays in _ARRAY_TYPES.values() for
 _NEEDED = {"Int8Index": {"vectors"}, "FloatIndex": {"vectors", "scales", "floats", "bias", "centre", "limits"}}
 
 
-@contextlib.contextmanager
-def new_index(
-    path: str | os.PathLike[str], name: str, space: Any, tensors: Mapping[str, Tensor]
-) -> Iterator[Callable[[str, Array, int], None]]:
-    """Create an index of a class on disk; yield what writes rows of one of its arrays, from a place on.
+class IndexWriter(FolderWriter):
+    """A writer of an index: `begin` says what it is, `write_rows` takes it; what it replaces has to be an index."""
 
-    It replaces an older one. At the end the index is in place; after an exception all is as it was.
-    """
-    target = target_of(path, name)
-    folder, last = os.path.split(target)
-    token = os.urandom(6).hex()
-    make_folder(folder)
-    temporary = os.path.join(folder, f".{last}.{token}.part")
-    writers: dict[str, Writer] = {}
+    def __init__(self, target: str, token: str) -> None:
+        super().__init__(target, token)
+        self._token = token
+        self._files: dict[str, Writer] = {}
+        self._header: tuple[str, str, Mapping[str, Tensor]]
 
-    def write(array: str, rows: Array, start: int) -> None:
-        region = (slice(start, start + len(rows)), *whole(rows.shape[1:]))
-        writers[array].sinks[array].write(region, np.ascontiguousarray(rows))
-
-    os.mkdir(temporary)
-    held = hold(temporary)
-    for left in stray([folder], lambda file: file == target) if held is not None else ():
-        if not is_held(left):  # of a process that was killed
-            remove(left)
-    try:
+    def begin(self, name: str, metric: str, tensors: Mapping[str, Tensor]) -> None:
+        """Begin the files of an index of a class."""
+        self._header = name, metric, tensors
         for array, tensor in tensors.items():
-            writers[array] = create(os.path.join(temporary, f"{array}.npy"), {array: tensor}, token)
-        yield write
-        for writer in writers.values():
+            file = os.path.join(self._temporary, f"{array}.npy")
+            self._files[array] = create(file, {array: tensor}, self._token)
+
+    def write_rows(self, array: str, rows: Array, start: int) -> None:
+        """Write rows of an array, from a place on."""
+        region = (slice(start, start + len(rows)), *whole(rows.shape[1:]))
+        self._files[array].sinks[array].write(region, np.ascontiguousarray(rows))
+
+    def finish(self) -> None:
+        """Have it all on the disk, under the temporary name."""
+        for writer in self._files.values():
             writer.finish()
             writer.put_in_place()
-        _write_header(temporary, name, space.metric, tensors)
-        put_folder(temporary, target)
-        sync_folder(folder)
-    finally:
-        for writer in writers.values():
+        _write_header(self._temporary, *self._header)
+        self._needed = (HEADER, *(f"{array}.npy" for array in self._files))
+
+    def discard(self) -> None:
+        """Remove the temporary folder."""
+        for writer in self._files.values():
             writer.discard()
-        remove(temporary)
-        if held is not None:
-            os.close(held)
+        super().discard()
+
+
+@contextlib.contextmanager
+def new_index(path: str | os.PathLike[str], name: str) -> Iterator[IndexWriter]:
+    """Create an index of a class on disk; it replaces an older one.
+
+    At the end the index is in place; after an exception all is as it was.
+    """
+    target = target_of(path, f"{name}.save")
+    writer = IndexWriter(target, os.urandom(6).hex())
+    try:
+        with OnFailure(writer.discard):
+            for left in stray([writer.folder], lambda file: file == target) if writer.held is not None else ():
+                if not is_held(left):  # of a process that was killed
+                    remove(left)
+            yield writer
+            writer.finish()
+            writer.put_in_place()
+        sync_folder(writer.folder)
+    except OSError as error:
+        if error.errno is not None:
+            error.filename = error.filename or target  # a full disk names no file
+        raise
 
 
 def own_arrays(space: Any, limits: Limits) -> dict[str, Array]:
@@ -118,9 +137,9 @@ def _write_header(folder: str, name: str, metric: str, tensors: Mapping[str, Ten
     sync_folder(folder)
 
 
-def target_of(path: str | os.PathLike[str], name: str) -> str:
-    """Return the folder that an index goes to, behind links; refuse one with anything but an index in it."""
-    operator, given, allowed = f"{name}.save", os.fsdecode(path), "an index, an empty folder, or nothing"
+def target_of(path: str | os.PathLike[str], operator: str) -> str:
+    """Return the folder that an index goes to, where links lead; refuse one with anything but an index in it."""
+    given, allowed = os.fsdecode(path), "an index, an empty folder, or nothing"
     if not given:
         raise DmlError(operator, "path", "''", "the path of a folder")
     target = os.path.realpath(given)
@@ -145,9 +164,10 @@ def save(path: str | os.PathLike[str], name: str, space: Any, stored: Stored) ->
     """Write an index of a class."""
     arrays = {**stored.arrays(), **own_arrays(stored.frame or space, stored.limits)}
     tensors = {array: Tensor(each.shape, each.dtype) for array, each in arrays.items()}
-    with new_index(path, name, space, tensors) as write:
+    with new_index(path, name) as index:
+        index.begin(name, space.metric, tensors)
         for array, numbers in arrays.items():
-            write(array, numbers, 0)
+            index.write_rows(array, numbers, 0)
 
 
 def load(path: str | os.PathLike[str], *names: str) -> tuple[str, Any, Stored]:

@@ -44,7 +44,7 @@ def test_status(run: Run) -> None:
         (["-"], "dmlcpu: --manifest is missing; allowed: a file, as these jobs have none by default"),
         (
             ["jobs.jsonl", "--manifest", "a.npy"],
-            "dmlcpu: a.npy is there and no manifest of dmlcpu; allowed: another file, by --manifest",
+            "dmlcpu: a.npy is a file that is no manifest of dmlcpu; allowed: another file, by --manifest",
         ),
     ],
 )

@@ -223,7 +223,10 @@ def test_servers_that_lie() -> None:
         system = FakeSystem({"size": 8, "partial": False}, bytes(sent))
         with remote.RemoteFile(system, "http://x") as file, pytest.raises(OSError, match=message):
             file.read_at(4, into)
-    for info, message in [({"size": None}, "whose size the server does not tell"), ({"type": "directory"}, "a folder")]:
+    for info, message in [
+        ({"size": None}, "whose size the server does not report"),
+        ({"type": "directory"}, "a folder"),
+    ]:
         with pytest.raises(OSError, match=message):
             remote.RemoteFile(FakeSystem(info, b""), "x")
 

@@ -19,7 +19,8 @@ from writing import contents, everything, strays, write
 
 from dmlcpu.common.regions import Tensor
 from dmlcpu.files import create, open_source
-from dmlcpu.files.targets import Writer, remove
+from dmlcpu.files.folders import remove
+from dmlcpu.files.targets import Writer
 from dmlcpu.search import Int8Index
 
 pytest.importorskip("zarr")

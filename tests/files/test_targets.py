@@ -10,8 +10,9 @@ from writing import contents, everything, strays, write
 
 from dmlcpu.common.regions import Tensor
 from dmlcpu.files import FileError, create, open_source
+from dmlcpu.files.folders import remove
 from dmlcpu.files.formats import suffixes_where
-from dmlcpu.files.targets import remove, sync_folder
+from dmlcpu.files.targets import sync_folder
 
 ARRAY = np.arange(12, dtype="f4").reshape(3, 4)
 TENSORS = {"y": Tensor(ARRAY.shape, ARRAY.dtype)}

@@ -15,7 +15,7 @@ from writing import check_reads, contents, everything, strays, write
 
 from dmlcpu.common.regions import Tensor
 from dmlcpu.files import FileError, Writer, check_target, create, open_source
-from dmlcpu.files.targets import exchange, remove
+from dmlcpu.files.folders import exchange, remove
 
 zarr = pytest.importorskip("zarr")
 
@@ -233,7 +233,7 @@ def test_a_run_stopped_between_two_renames_loses_nothing(
         rename(source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr("dmlcpu.files.targets.exchange", lambda *_: False)
+        patch.setattr("dmlcpu.files.folders.exchange", lambda *_: False)
         patch.setattr(os, "rename", stopped)
         with pytest.raises(OSError, match="stopped"):
             replacing.put_in_place()

@@ -18,7 +18,7 @@ def found(folder: Path, *jobs: tuple[str, str]) -> list[str]:
     packed = PackedJobs((Place(f"jobs:{number}", job.id), job) for number, job in enumerate(made))
     pairs = list(Apart(packed, folder).checked())
     assert [job for _, job in pairs] == made
-    return [f"{place.id}: {fault.found}" for place, _ in pairs for fault in place.faults]
+    return [f"{place.id}: {fault.found}" for place, _ in pairs for fault in place.errors]
 
 
 CASES = [

@@ -96,7 +96,7 @@ def test_without_permission(folder: Path) -> None:
     ("job", "fault"),
     [
         ({"op": "topk"}, f"op: 'topk'; allowed: {', '.join(OPERATORS)}, a DxDispatch"),
-        ({"op": "no.json"}, "op: 'no.json': No such file or directory; allowed: a file that can be read"),
+        ({"op": "no.json"}, "op: 'no.json': No such file or directory; allowed: a file or a folder that can be read"),
         ({"attrs": {}}, "attrs.k: missing; allowed: a value"),
         ({"inputs": {}}, "inputs.x: missing; allowed: a file"),
         ({"attrs": {"k": 3, "out": 1}}, "attrs.out: unknown; allowed: x, k, axis, "),
@@ -235,9 +235,7 @@ def test_no_input_is_overwritten(folder: Path, spelled: str) -> None:
 
 def test_no_result_is_overwritten(folder: Path) -> None:
     jobs = [best("0000"), best("1", inputs={"x": "in/0000.npy"}, output=f"{folder}/in/../out/0000.npz")]
-    assert faults(folder, *jobs) == [
-        f"output: '{folder}/in/../out/0000.npz', as at jobs[0]; allowed: a file of its own"
-    ]
+    assert faults(folder, *jobs) == [f"output: '{folder}/in/../out/0000.npz', as at jobs[0]; allowed: another file"]
 
 
 @pytest.mark.parametrize(
@@ -264,7 +262,7 @@ def test_an_unforeseen_error_is_a_fault_of_its_job(folder: Path, monkeypatch: py
 
 def test_ids_are_told_apart(folder: Path) -> None:
     (found,) = faults(folder, best("0000"), best("0000", output="out/b.npz"))
-    assert found == "id: '0000', as at jobs[0]; allowed: an id of its own; by default it is the output"
+    assert found == "id: '0000', as at jobs[0]; allowed: a unique id; by default it is the output"
 
 
 def test_files_of_a_pattern_with_the_same_id_are_named(folder: Path) -> None:
@@ -296,7 +294,7 @@ def test_a_model_that_is_not_right(folder: Path) -> None:
 def test_a_model_is_not_read_from_a_pipe(folder: Path) -> None:
     os.mkfifo(folder / "model.json")
     (fault,) = plan_jobs([{"op": "model.json", "output": "out.npz"}], directory=folder).faults
-    assert fault.reason == "op: 'model.json': a pipe or a device; allowed: a file that can be read"
+    assert fault.reason == "op: 'model.json': a pipe or a device; allowed: a file or a folder that can be read"
 
 
 @pytest.mark.parametrize(("suffix", "least"), [(".npy", 0), (".npz", 13), (".safetensors", 39), (".pb", 52)])

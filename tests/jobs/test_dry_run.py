@@ -29,7 +29,7 @@ def test_what_would_be_done(tmp_path: Path) -> None:
         f"reads 512 bytes, writes 288 bytes, peak {good.peak_bytes / 1024:.3g} KB",
         str(missing.faults[0]),
         str(unknown.faults[0]),
-        f"1 to do, reading 512 bytes, peak {good.peak_bytes / 1024:.3g} KB a worker; 2 not right; 2 done before",
+        f"1 to do, reading 512 bytes, peak {good.peak_bytes / 1024:.3g} KB a worker; 2 invalid; 2 done before",
     ]
     assert contents(tmp_path) == before
     assert [job.id for job in plan_jobs(jobs, force=True).jobs] == ["0000", "0001", "0002", "no", "a.npz"]

@@ -35,7 +35,7 @@ def members(listing: Listing) -> list[dict[str, Any]]:
 
 
 def faults(listing: Listing) -> list[str]:
-    return [f"{fault}".replace("\\", "/") for entry in listing.entries for fault in entry.place.faults]
+    return [f"{fault}".replace("\\", "/") for entry in listing.entries for fault in entry.place.errors]
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -252,7 +252,7 @@ def test_programs_may_give_paths_and_scalars_of_numpy() -> None:
         "output": "b.npz",
     }
     assert type(entry.members["attrs"]["k"]) is int
-    assert not entry.place.faults
+    assert not entry.place.errors
 
 
 @pytest.mark.parametrize("name", ["jobs.jsonl", "jobs.toml"])

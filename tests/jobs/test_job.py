@@ -13,14 +13,14 @@ MEMBERS = {"op": "top_k", "inputs": {"x": "a.npy"}, "attrs": {"k": 2}, "output":
 
 def jobs(folder: Path, *entries: dict[str, Any]) -> list[Job]:
     pairs = list(jobs_of(read_jobs(entries, folder)))
-    assert [str(fault) for place, _ in pairs for fault in place.faults] == []
+    assert [str(fault) for place, _ in pairs for fault in place.errors] == []
     return [job for _, job in pairs if job]
 
 
 def faults(folder: Path, **members: Any) -> list[str]:
     pairs = list(jobs_of(read_jobs([{name: value for name, value in members.items() if value is not None}], folder)))
-    assert all(bool(place.faults) == (job is None) for place, job in pairs)
-    return [fault.reason for place, _ in pairs for fault in place.faults]
+    assert all(bool(place.errors) == (job is None) for place, job in pairs)
+    return [fault.reason for place, _ in pairs for fault in place.errors]
 
 
 def touch(folder: Path, *names: str) -> None:
@@ -164,7 +164,7 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
                 "output: missing; allowed: a file to write",
             ],
         ),
-        ({"attrs": {"x": 1}}, ["attrs.x: given in inputs, too; allowed: one of both"]),
+        ({"attrs": {"x": 1}}, ["attrs.x: also given in inputs; allowed: one of both"]),
         ({"glob": "*", "files": ["a.npy"]}, ["files: given together with glob; allowed: one of both"]),
         ({"inputs": {"x": {"name": "x"}}}, ["inputs.x.path: missing; allowed: a file"]),
         (

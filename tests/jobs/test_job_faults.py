@@ -31,7 +31,7 @@ def test_a_mistake_in_very_many_jobs_has_one_line() -> None:
 def test_a_command_spells_members_its_own_way() -> None:
     place = Place("top-k", "a", options=str.upper)
     place.refuse("attrs.k", "x", "y")
-    assert str(place.faults[0]) == "top-k (a): ATTRS.K: x; allowed: y"
+    assert str(place.errors[0]) == "top-k (a): ATTRS.K: x; allowed: y"
 
 
 def test_ids_have_no_control_characters_in_messages() -> None:

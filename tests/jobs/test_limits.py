@@ -3,19 +3,19 @@ from typing import Any
 import pytest
 
 from dmlcpu.errors import DmlError
-from dmlcpu.jobs.limits import Limits, limits_of, size
+from dmlcpu.jobs.limits import Limits, Settings, size
 from dmlcpu.runtime import threads
 
 
 @pytest.mark.parametrize(("workers", "each"), [(None, 6), (1, 6), (2, 3), (4, 1), (6, 1), (16, 1)])
 def test_threads_are_shared_out(workers: int | None, each: int) -> None:
     with threads.use_budget(6):
-        limits = limits_of(workers, None, "1G", None)
+        limits = Settings(workers=workers, max_memory="1G").limits
     assert (limits.workers, limits.threads) == (workers or 1, each)
 
 
 def test_threads_that_are_asked_for() -> None:
-    assert limits_of(3, 7, None, None).threads == 7
+    assert Settings(workers=3, threads=7).limits.threads == 7
 
 
 @pytest.mark.parametrize(
@@ -33,28 +33,30 @@ def test_threads_that_are_asked_for() -> None:
     ],
 )
 def test_sizes(text: int | str, nbytes: int) -> None:
-    assert limits_of(None, None, text, None).memory == nbytes
-    assert limits_of(4, None, text, None).memory == nbytes // 4
+    assert Settings(max_memory=text).limits.memory == nbytes
+    assert Settings(workers=4, max_memory=text).limits.memory == nbytes // 4
 
 
 @pytest.mark.parametrize("text", ["", "M", "1X", "-1M", "1e9", "1,000,000", "1023k", 0, -5, "1M2", "nan", "½G", 1.5])
 def test_no_sizes(text: int | str) -> None:
     with pytest.raises(DmlError) as error:
-        limits_of(None, None, text, None)
+        Settings(max_memory=text)
     assert str(error.value) == f"run_jobs: max_memory is {text!r}; allowed: at least 1M, as in 512M or 4G"
 
 
 def test_half_of_the_memory_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dmlcpu.jobs.limits.memory_limit", lambda: 1000)
-    assert limits_of(2, None, None, None).memory == 250
+    assert Settings(workers=2).limits.memory == 250
 
 
 def test_a_cluster_gives_each_job_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dmlcpu.jobs.limits.memory_limit", lambda: 1000)
     with threads.use_budget(6):
-        assert limits_of(2, None, None, None) == Limits(2, 3, 250)
-        assert limits_of(2, None, None, "tcp://127.0.0.1:8786") == Limits(2, 1, 1 << 30)
-        assert limits_of(2, 3, "2G", "tcp://127.0.0.1:8786") == Limits(2, 3, 2 << 30)
+        assert Settings(workers=2).limits == Limits(2, 3, 250)
+        assert Settings(workers=2, scheduler="tcp://127.0.0.1:8786").limits == Limits(2, 1, 1 << 30)
+        assert Settings(workers=2, threads=3, max_memory="2G", scheduler="tcp://127.0.0.1:8786").limits == Limits(
+            2, 3, 2 << 30
+        )
 
 
 @pytest.mark.parametrize("name", ["workers", "threads"])
@@ -62,14 +64,14 @@ def test_a_cluster_gives_each_job_a_thread(monkeypatch: pytest.MonkeyPatch) -> N
 def test_counts_of_another_kind(name: str, value: Any) -> None:
     given = {"workers": None, "threads": None, name: value}
     with pytest.raises(TypeError, match=f"run_jobs: {name} is {value!r}; allowed: an integer of at least 1"):
-        limits_of(**given, max_memory=None, scheduler=None)
+        Settings(**given)
 
 
 @pytest.mark.parametrize("name", ["workers", "threads"])
 def test_counts_that_are_too_small(name: str) -> None:
     given = {"workers": None, "threads": None, name: 0}
     with pytest.raises(DmlError, match=f"run_jobs: {name} is 0; allowed: at least 1"):
-        limits_of(**given, max_memory=None, scheduler=None)
+        Settings(**given)
 
 
 @pytest.mark.parametrize(

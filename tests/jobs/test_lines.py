@@ -150,6 +150,17 @@ def test_lines_are_synced_while_none_come(tmp_path: Path, monkeypatch: pytest.Mo
     assert not any(thread.name == "dmlcpu-manifest" for thread in threading.enumerate())
 
 
+def test_lines_are_synced_once_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr("dmlcpu.jobs.lines.os.fsync", synced.append)
+    lines = Lines(tmp_path / "log")
+    lines.keep_synced()
+    lines.append({"a": 1})
+    lines.end()
+    lines.close()
+    assert len(synced) == 1
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_pipe(tmp_path: Path) -> None:
     """As of `--log >(...)`: it cannot be synced."""

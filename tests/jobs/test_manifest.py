@@ -146,7 +146,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert contents(tmp_path) == before
 
 
-OTHER = "there and no manifest of dmlcpu"
+OTHER = "a file that is no manifest of dmlcpu"
 
 
 @pytest.mark.parametrize(

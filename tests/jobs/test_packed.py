@@ -13,9 +13,9 @@ from job_files import best, save_inputs
 from dmlcpu.common.regions import Tensor
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import FileInput, Job, Task, Work
-from dmlcpu.jobs.limits import Limits
+from dmlcpu.jobs.limits import Settings
 from dmlcpu.jobs.packed import PackedJobs, Tasks
-from dmlcpu.jobs.prepare import Prepared, Resume, prepare
+from dmlcpu.jobs.prepare import Prepared, prepare
 from dmlcpu.jobs.progress import Progress
 
 
@@ -54,15 +54,14 @@ def test_tasks_are_what_they_were() -> None:
         tasks.append(task)
     assert list(tasks) == given
     assert tasks[-1] == given[-1]
-    assert tasks.faulty == given[-1:]
-    assert list(tasks.without_faults()) == given[:-1]
+    assert tasks.refused == given[-1:]
+    assert list(tasks.without_errors()) == given[:-1]
     assert tasks.read_bytes == 4 * 72
     assert tasks[0].work is tasks[1].work
 
 
 def prepared(jobs: Path) -> Prepared:
-    limits, progress = Limits(1, 1, 1 << 30), Progress(shown=False)
-    return prepare(jobs, None, limits, Resume(), progress, lock=False, require_chunks=False)
+    return prepare(jobs, Settings(threads=1, max_memory="1G"), Progress(shown=False), lock=False)
 
 
 @pytest.mark.parametrize("form", ["lines", "glob"])

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,33 @@ def test_a_listing_decides_on_no_folder_elsewhere(tmp_path: Path, monkeypatch: p
     job = {"op": "top_k", "attrs": {"k": 2}, "glob": "memory://jobs/**/*.npy", "output": "out/{folder}/{stem}.npz"}
     with pytest.raises(JobsError, match=r"the listing names '/jobs/.*\.\..*x\.npy', which leads out of memory://jobs"):
         run_jobs([job], directory=tmp_path)
+
+
+@pytest.mark.parametrize("call", ["info", "open", "glob"])
+def test_a_file_system_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """Any that fsspec reads, also those that cannot be interrupted: the check of the job ends in time."""
+    save_inputs(tmp_path, 2)
+    memory, answered = fsspec.filesystem("memory"), threading.Event()
+    memory.put(f"{tmp_path}/in/*.npy", "/silent/")
+    real = getattr(memory, call)
+
+    def silent(self: Any, path: str, *args: Any, **options: Any) -> Any:
+        if call == "glob" or path.endswith("0000.npy"):
+            answered.wait(60)
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(type(memory), call, silent)
+    members = {"glob": "memory://silent/*.npy"} if call == "glob" else {"files": ["memory://silent/0000.npy"]}
+    job = {"op": "top_k", "attrs": {"k": 2}, "output": "out/{stem}.npz", **members}
+    try:
+        with pytest.raises(JobsError) as caught:
+            run_jobs([job, best("0001")], directory=tmp_path, timeout=0.3)
+    finally:
+        answered.set()
+        memory.rm("/silent", recursive=True)
+    assert [error.field for error in caught.value.faults] == ["glob" if call == "glob" else "inputs"]
+    assert "took longer than 0.3 s" in caught.value.faults[0].found
+    assert not (tmp_path / "out").exists()
 
 
 def test_patterns_and_arrays_in_files(tmp_path: Path) -> None:

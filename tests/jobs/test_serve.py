@@ -16,7 +16,7 @@ from dmlcpu.jobs import serve as serve_module
 from dmlcpu.jobs.dispatch import WorkerError
 from dmlcpu.jobs.job import FileInput, Job, Task, Work
 from dmlcpu.jobs.open_inputs import JobError
-from dmlcpu.jobs.step import Outcome, Settings, Step, finished
+from dmlcpu.jobs.step import Conditions, Outcome, Step, finished
 
 COUNT = 6
 ALL = [f"{number:04}" for number in range(COUNT)]
@@ -34,7 +34,7 @@ def serve(
     jobs: Path, stopping: Callable[[], bool] = lambda: False, memory: int = 1 << 20, **settings: Any
 ) -> Iterator[Outcome]:
     """Serve the jobs, three of which are synced together if they are small; yield outcomes one by one."""
-    together = Settings(jobs.parent, 1, memory, **{"bundle": 3, "longest": 60.0, **settings})
+    together = Conditions(jobs.parent, 1, memory, **{"bundle": 3, "longest": 60.0, **settings})
     for outcomes in serve_module.serve(together, tasks(jobs.parent), stopping):
         yield from outcomes
 

@@ -24,7 +24,7 @@ def contents(folder):
 
 def test_a_failed_save_leaves_the_older_index(saved, monkeypatch):
     before = {path.name: path.read_bytes() for path in saved.iterdir()}
-    monkeypatch.setattr("dmlcpu.search.storage.put_folder", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    monkeypatch.setattr("dmlcpu.files.folders.put_folder", lambda *_: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
         Int8Index(VECTORS).save(saved)
     assert {path.name: path.read_bytes() for path in saved.iterdir()} == before

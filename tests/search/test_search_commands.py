@@ -1,79 +1,63 @@
-"""`dmlcpu search`, and indices as the op of jobs: the same as in memory, in blocks of any size."""
+"""`dmlcpu search`: the same as in memory, in blocks of any size."""
 
 import json
 import os
-import shutil
 
 import ml_dtypes
 import numpy as np
 import pytest
+from vector_files import CODES, OUT, QUERIES, RANGES, VECTORS, assert_stored, same
 
-from dmlcpu.batch import JobsError, plan_jobs, run_jobs
 from dmlcpu.cli import main
 from dmlcpu.common.block_reader import InMemory
 from dmlcpu.errors import DmlError
 from dmlcpu.search import FloatIndex, Int8Index
-from dmlcpu.search.blocks import build, build_floats, load_index
-
-RNG = np.random.default_rng(0)
-VECTORS = RNG.standard_normal((500, 12)).astype(np.float32)
-QUERIES = RNG.standard_normal((70, 12)).astype(np.float32)
-CODES = RNG.integers(0, 255, (500, 12)).astype(np.uint8)
-OUT = RNG.random((70, 500)) < 0.5
-RANGES = np.vstack([np.full(12, -3), np.full(12, 3)]).astype(np.float32)
+from dmlcpu.search.blocks import build
+from dmlcpu.search.storage import new_index
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    arrays = {"v": VECTORS, "q": QUERIES, "codes": CODES, "ids": np.arange(500) * 7, "ranges": RANGES, "out": OUT}
-    arrays["mask"] = np.arange(500) % 3 == 0
-    arrays["allowed"] = np.arange(0, 100) * 7
-    for name, array in arrays.items():
-        np.save(f"{name}.npy", array)
-    return tmp_path
+class Counted(InMemory):
+    """Vectors of which the sizes of blocks that are read are noted, but not of single ones."""
+
+    def __init__(self, array):
+        super().__init__(array)
+        self.counts = []
+
+    def read(self, region=None, into=None):
+        if (rows := region[0].stop - region[0].start) > 1:
+            self.counts.append(rows)
+        return super().read(region, into)
 
 
-def same(path, expected):
-    with np.load(path) as found:
-        return all(
-            np.array_equal(found[name], each) for name, each in zip(("scores", "indices"), expected, strict=True)
-        )
-
-
-def assert_stored(path, expected):
-    built = load_index(path)
-    assert type(built) is type(expected)
-    assert repr(built) == repr(expected)
-    for name, array in expected.stored.arrays().items():
-        assert np.array_equal(getattr(built.stored, name), array)
+def build_in_blocks(vectors, **options):
+    """Build an index in blocks of 33 vectors; return their sizes."""
+    source = Counted(vectors)
+    with new_index("a.index", "build_index") as index:
+        build(source, index, block_bytes=33 * vectors[0].nbytes + 5, **options)
+    return source.counts
 
 
 @pytest.mark.parametrize(
     ("vectors", "options"),
     [
-        (VECTORS, {}),
-        (VECTORS, {"metric": "l2", "ids": np.arange(500) * 7, "keeps_floats": True}),
+        (VECTORS, {"floats": "drop"}),
+        (VECTORS, {"metric": "l2", "ids": np.arange(500) * 7, "floats": "rescore"}),
         (CODES, {"metric": "cosine"}),
         (CODES, {"metric": "cosine", "ranges": RANGES}),
     ],
 )
 def test_built_in_blocks(folder, vectors, options):
-    counts, row = [], vectors[0].nbytes
-    built = build(InMemory(vectors), "a.index", **options, block_bytes=33 * row + 5, progress=counts.append)
-    assert (built, counts) == (500, [33] * 15 + [5])
-    floats = {"floats": True} if options.pop("keeps_floats", False) else {}
+    assert build_in_blocks(vectors, **options) == [33] * 15 + [5]
+    floats = {"floats": True} if options.pop("floats", None) == "rescore" else {}
     assert_stored("a.index", Int8Index(vectors, **options, **floats))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "bfloat16"])
 @pytest.mark.parametrize("metric", ["ip", "l2", "cosine"])
 def test_floats_built_in_blocks(folder, metric, dtype):
-    counts, vectors = [], (VECTORS + 3).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    vectors = (VECTORS + 3).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     ids = np.arange(500) * 7 if metric == "l2" else None
-    block_bytes = 33 * vectors[0].nbytes + 5
-    built = build_floats(InMemory(vectors), "a.index", metric, ids=ids, block_bytes=block_bytes, progress=counts.append)
-    assert (built, counts) == (500, [33] * 15 + [5])
+    assert build_in_blocks(vectors, metric=metric, ids=ids) == [33] * 15 + [5]
     expected = FloatIndex(vectors, metric, ids)
     assert_stored("a.index", expected)
     loaded = FloatIndex.load("a.index")
@@ -82,12 +66,12 @@ def test_floats_built_in_blocks(folder, metric, dtype):
     assert loaded.space.centre.tolist() == expected.space.centre.tolist()
 
 
-@pytest.mark.parametrize("function", [build, build_floats])
-def test_a_later_block_that_is_refused_leaves_nothing(folder, function):
+@pytest.mark.parametrize("floats", ["exact", "rescore", "drop"])
+def test_a_later_block_that_is_refused_leaves_nothing(folder, floats):
     bad, before = VECTORS.copy(), sorted(folder.iterdir())
     bad[77, 3] = np.nan
     with pytest.raises(DmlError, match=r"Index: vectors\[77, 3\] is nan; allowed: finite numbers"):
-        function(InMemory(bad), "a.index", block_bytes=33 * bad[0].nbytes)
+        build_in_blocks(bad, floats=floats)
     assert sorted(folder.iterdir()) == before
 
 
@@ -108,7 +92,7 @@ def test_a_later_block_that_is_refused_leaves_nothing(folder, function):
 def test_built_and_searched(folder, capsys, options, index):
     expected = index()
     assert main(["search", "build", *options.split(), "-o", "a.index"]) == 0
-    assert "500 vectors in a.index" in capsys.readouterr().err
+    assert "dmlcpu: 1 done, in " in capsys.readouterr().err
     assert_stored("a.index", expected)
     more = {"--mask mask.npy": {"mask": np.arange(500) % 3 == 0}, "": {}}
     more["--allowlist allowed.npy"] = {"allowlist": np.arange(0, 100) * 7}
@@ -122,67 +106,95 @@ def test_built_and_searched(folder, capsys, options, index):
         assert same("found.npz", expected.search(QUERIES, 4, **arguments))
 
 
+BUILD, QUERY = "  search build (a.index): ", "  search query (x.npz): "
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("build nosuch.npy -o a.index", "nosuch.npy: No such file"),
-        ("build ids.npy -o a.index", "ids.npy: an array of 1 dimensions; allowed: a matrix"),
-        ("build v.npy -o a.index --ids ranges.npy", "FloatIndex: ids.dtype is float32; allowed: integers"),
-        ("build v.npy -o a.index --ranges ranges.npy", "vectors.dtype is float32; allowed: int8 or uint8"),
+        ("build nosuch.npy -o a.index", f"{BUILD}VECTORS: 'nosuch.npy', which does not exist; allowed: a file"),
+        ("build ids.npy -o a.index", f"{BUILD}VECTORS.dtype: int64; allowed: int8, uint8"),
+        ("build row.npy -o a.index", f"{BUILD}VECTORS.shape: (12,); allowed: a matrix (N, D)"),
+        ("build v.npy -o a.index --ids ranges.npy", f"{BUILD}--ids.dtype: float32; allowed: integers"),
+        ("build v.npy -o a.index --ranges ranges.npy", f"{BUILD}VECTORS.dtype: float32; allowed: int8 or uint8"),
+        ("build codes.npy -o a.index --floats rescore", f"{BUILD}VECTORS.dtype: uint8; allowed: floats, to be kept"),
+        ("build v.npy -o .", "  search build (.): -o: '.', which an input is within; allowed: a folder without inputs"),
         (
-            "build codes.npy -o a.index --floats rescore",
-            "Int8Index: vectors.dtype is uint8; allowed: floats, to be kept",
+            "build v.npy -o others",
+            "a folder of other files in the place of the output; allowed: a folder with index.js",
         ),
-        ("build bad.npy -o a.index", "FloatIndex: vectors[77, 3] is nan; allowed: finite numbers"),
-        ("build bad.npy -o a.index --floats drop", "Int8Index: vectors[77, 3] is nan; allowed: finite numbers"),
-        ("build v.npy -o .", ".: within, or around, the file of vectors; allowed: an output that the search does not"),
-        ("build v.npy -o others", "a folder of other files; allowed: an index, an empty folder, or nothing"),
-        ("query nosuch q.npy -k 1 -o x.npz", "nosuch: No such file"),
-        ("query ok.index ranges.npy -k 1 -o x.npz --rescore 2", "rescore is 2; allowed: None: the index was not given"),
+        ("build v.npy -o q.npy", "-o: 'q.npy': there is a file, where a folder is to be; allowed: "),
         (
-            "query ok.index ranges.npy -k 1 -o x.npz --mask q.npy",
-            "mask.dtype is float32; allowed: bool",
+            "query nosuch q.npy -k 1 -o x.npz",
+            f"{QUERY}INDEX: './nosuch': No such file or directory; allowed: a file or",
         ),
-        (
-            "query float.index q.npy -k 1 -o x.npz --rescore 2",
-            "FloatIndex.search: rescore is 2; allowed: none: floats are",
-        ),
-        ("query float.index other.npy -k 1 -o x.npz", "FloatIndex.search: queries.shape is (2, 5); allowed: (M, 12)"),
-        ("query float.index q.npy -k 1 -o x.npz --exclude v.npy", "FloatIndex.search: exclude"),
-        ("query ok.index other.npy -k 1 -o x.npz", "queries.shape is (2, 5); allowed: (M, 12)"),
-        ("query ok.index q.npy -k 1 -o x.txt", "the suffix '.txt'; allowed: .npy"),
-        ("query ok.index bad.npy -k 1 -o x.npz", "queries[77, 3] is nan"),
+        ("query ok.index ranges.npy -k 1 -o x.npz --rescore 2", f"{QUERY}--rescore: 2; allowed: None"),
+        ("query ok.index ranges.npy -k 1 -o x.npz --mask q.npy", f"{QUERY}--mask.dtype: float32; allowed: bool"),
+        ("query float.index q.npy -k 1 -o x.npz --rescore 2", f"{QUERY}--rescore: unknown; allowed: queries, k, mask"),
+        ("query float.index other.npy -k 1 -o x.npz", f"{QUERY}QUERIES.shape: (2, 5); allowed: (M, 12)"),
+        ("query float.index q.npy -k 1 -o x.npz --exclude v.npy", f"{QUERY}--exclude"),
+        ("query ok.index other.npy -k 1 -o x.npz", f"{QUERY}QUERIES.shape: (2, 5); allowed: (M, 12)"),
+        ("query ok.index q.npy -k 1 -o x.txt", "-o: 'x.txt'; allowed: a file with one of the suffixes .npz"),
+        ("query ok.index q.npy -k 1 -o x.npy", "-o: 'x.npy', which holds one array"),
     ],
 )
 def test_refusals_leave_nothing(folder, capsys, command, message):
+    assert_leaves_nothing(folder, command, 2)
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("build bad.npy -o a.index", "search build (a.index): FloatIndex: vectors[77, 3] is nan; allowed: finite"),
+        ("build bad.npy -o a.index --floats drop", "search build (a.index): Int8Index: vectors[77, 3] is nan; allowed"),
+        ("build v.npy -o site", "search build (site): build_index: path is "),
+        ("query ok.index bad.npy -k 1 -o x.npz", "search query (x.npz): Int8Index.search: queries[77, 3] is nan"),
+    ],
+)
+def test_failures_leave_nothing(folder, capsys, command, message):
+    assert_leaves_nothing(folder, command, 1)
+    assert f"dmlcpu: failed: {message}" in capsys.readouterr().err
+
+
+def assert_leaves_nothing(folder, command, code):
     bad = VECTORS.copy()
     bad[77, 3] = np.nan
     np.save("bad.npy", bad)
     np.save("other.npy", np.ones((2, 5)))
-    (folder / "others").mkdir()
-    (folder / "others" / "file").touch()
+    np.save("row.npy", VECTORS[0])
+    for name, file in (("others", "file"), ("site", "index.json")):
+        (folder / name).mkdir()
+        (folder / name / file).write_text("{}")
     Int8Index(VECTORS).save("ok.index")
     FloatIndex(VECTORS).save("float.index")
-    before = sorted(path.name for path in folder.iterdir())
-    assert main(["search", *command.split()]) == 2
-    assert message in capsys.readouterr().err
-    assert sorted(path.name for path in folder.iterdir()) == before
+    before = {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+    assert main(["search", *command.split()]) == code
+    assert {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")} == before
+
+
+WITHIN = "within an input or an output; allowed: a file outside of it"
 
 
 @pytest.mark.parametrize(
     ("command", "found"),
     [
-        ("query a.index q.npy -k 1 -o a.index/vectors.npz", "within, or around, the file of index"),
-        ("query link q.npy -k 1 -o a.index/new.npz", "within, or around, the file of index"),
-        ("query a.index q.npz::q -k 1 -o q.npz", "the file of queries"),
-        ("query a.index q.npy -k 1 -o link.npz --mask mask.npz", "the file of mask"),
-        ("query a.index q.npy -k 1 -o file:mask.npz --allowlist mask.npz", "the file of allowlist"),
-        ("query a.index q.npy -k 1 -o o.zarr --exclude o.zarr/mask.npy", "within, or around, the file of exclude"),
-        ("build a.index/vectors.npy -o a.index", "within, or around, the file of vectors"),
+        ("query a.index q.npy -k 1 -o a.index/vectors.npz", f"'a.index/vectors.npz', {WITHIN}"),
+        ("query link q.npy -k 1 -o a.index/new.npz", f"'a.index/new.npz', {WITHIN}"),
+        ("query plain q.npy -k 1 -o plain/new.npz", f"'plain/new.npz', {WITHIN}"),
+        ("query plain q.npy -k 1 -o plain/vectors.zarr", f"'plain/vectors.zarr', {WITHIN}"),
+        ("query a.index q.npz::q -k 1 -o q.npz", "'q.npz', an input at search query; allowed: a file that no job"),
+        ("query a.index q.npy -k 1 -o link.npz --mask mask.npz", "'link.npz', an input at search query; allowed"),
+        ("query a.index q.npy -k 1 -o file:mask.npz --allowlist mask.npz", "mask.npz', an input at search query"),
+        ("query a.index q.npy -k 1 -o o.zarr --exclude o.zarr/mask.npy", "'o.zarr', which an input is within; allowed"),
+        ("build a.index/vectors.npy -o a.index", "'a.index', which an input is within; allowed: a folder without"),
+        ("build plain/vectors.npy -o plain", "'plain', which an input is within; allowed: a folder without"),
+        ("build o.zarr::mask -o o.zarr", "'o.zarr', an input at search build; allowed: a file that no job reads"),
     ],
 )
 def test_no_input_is_overwritten(folder, capsys, command, found):
     Int8Index(CODES).save("a.index")
+    Int8Index(CODES).save("plain")
     np.savez("q.npz", q=CODES[:3])
     np.savez("mask.npz", np.ones(500, bool))
     np.save("q.npy", CODES[:3])
@@ -193,125 +205,44 @@ def test_no_input_is_overwritten(folder, capsys, command, found):
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     command = command.replace("file:", f"file://{folder}/")
     assert main(["search", *command.split()]) == 2
-    assert f": {found}; allowed: an output that the search does not read" in capsys.readouterr().err
+    assert found in capsys.readouterr().err
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_commands_are_recorded_and_resumed(folder, capsys):
+    """As other jobs: a changed input or output runs again, also a file of the index that changes in place."""
+    build_it = ["search", "build", "v.npy", "-o", "a.index", "--manifest", "m", "--json"]
+    query_it = ["search", "query", "a.index", "q.npy", "-k", "3", "-o", "found.npz", "--manifest", "n", "--json"]
+
+    def done(command):
+        assert main(command) == 0
+        summary = json.loads(capsys.readouterr().out)
+        return summary["done"], summary["done_before"]
+
+    assert [done(build_it), done(query_it), done(build_it), done(query_it)] == [(1, 0), (1, 0), (0, 1), (0, 1)]
+    np.save("a.index/scales.npy", np.load("a.index/scales.npy") * 2)  # in place
+    assert [done(build_it), done(query_it)] == [(1, 0), (1, 0)]
+    assert_stored("a.index", FloatIndex(VECTORS))
+    np.save("v.npy", VECTORS[::-1])
+    assert [done(build_it), done(query_it)] == [(1, 0), (1, 0)]
+    assert same("found.npz", FloatIndex(VECTORS[::-1]).search(QUERIES, 3))
+    (folder / "found.npz").unlink()
+    assert [done(build_it), done(query_it)] == [(0, 1), (1, 0)]
+
+
+def test_a_plan_of_a_command(folder, capsys):
+    assert main(["search", "build", "v.npy", "-o", "a.index", "--dry-run"]) == 0
+    assert "a.index: build_index by FloatIndex: vectors (500, 12) -> index (500, 12) float32" in capsys.readouterr().out
+    assert not (folder / "a.index").exists()
 
 
 def test_usage(capsys):
     assert main(["search"]) == 2
     assert main(["search", "query", "a", "b", "-k", "-1", "-o", "c"]) == 2
     assert "an integer of at least 0" in capsys.readouterr().err
-    assert main(["search", "build", "--help"]) == 0
-    assert "--metric" in capsys.readouterr().out
-
-
-def job(**attrs):
-    return {"op": "a.index", "inputs": {"queries": "q.npy"}, "attrs": {"k": 5, **attrs}, "output": "found.npz"}
-
-
-@pytest.mark.parametrize("memory", [None, (64 << 20) + 2000])
-def test_an_index_is_the_op_of_a_job(folder, memory):
-    index = Int8Index(VECTORS, "l2", floats=True)
-    index.save("a.index")
-    jobs = [{**job(rescore=2), "output": {"scores": "scores.npy", "indices": "indices.npy"}}]
-    plan = plan_jobs(jobs, directory=folder, max_memory=memory).jobs[0]
-    assert plan.outputs == {"scores": "(70, 5) float32", "indices": "(70, 5) int64"}
-    assert plan.in_blocks == (memory is not None)
-    run = run_jobs(jobs, directory=folder, max_memory=memory, progress=False)
-    assert (run.done, run.failed) == (1, 0)
-    for name, expected in zip(("scores", "indices"), index.search(QUERIES, 5, rescore=2), strict=True):
-        assert np.array_equal(np.load(f"{name}.npy"), expected)
-
-
-@pytest.mark.parametrize("memory", [None, (64 << 20) + 2000])
-def test_a_float_index_is_the_op_of_a_job(folder, memory):
-    index = FloatIndex(VECTORS, "cosine", np.arange(500) * 7)
-    index.save("a.index")
-    lists = [(np.flatnonzero(each) * 7).tolist() for each in OUT]
-    for attrs in ({}, {"exclude": lists}, {"exclude": OUT.tolist()}, {"allowlist": [7, 14, 21]}):
-        jobs = [{**job(**attrs), "output": {"scores": "scores.npy", "indices": "indices.npy"}}]
-        plan = plan_jobs(jobs, directory=folder, max_memory=memory).jobs[0]
-        assert plan.outputs == {"scores": "(70, 5) float64", "indices": "(70, 5) int64"}
-        assert plan.in_blocks == (memory is not None)
-        run = run_jobs(jobs, directory=folder, max_memory=memory, progress=False)
-        assert (run.done, run.failed) == (1, 0)
-        given = {**attrs, **({"exclude": OUT} if "exclude" in attrs else {})}
-        for name, expected in zip(("scores", "indices"), index.search(QUERIES, 5, **given), strict=True):
-            assert np.array_equal(np.load(f"{name}.npy"), expected)
-
-
-def test_a_changed_index_is_searched_again(folder):
-    (folder / "jobs.jsonl").write_text(json.dumps(job()))
-    Int8Index(VECTORS).save("a.index")
-    counts = []
-    for change in (False, False, True):
-        if change:
-            Int8Index(VECTORS[::-1]).save("a.index")
-        result = run_jobs("jobs.jsonl", progress=False)
-        counts.append((result.done, result.done_before))
-    assert counts == [(1, 0), (0, 1), (1, 0)]
-    assert same("found.npz", Int8Index(VECTORS[::-1]).search(QUERIES, 5))
-
-
-def test_an_index_whose_files_are_overwritten_is_read_again(folder):
-    Int8Index(VECTORS, "l2").save("a.index")
-    Int8Index(VECTORS[::-1] * 2, "l2").save("b.index")
-    run_jobs([job()], directory=folder, progress=False)
-    shutil.copytree("b.index", "a.index", dirs_exist_ok=True, copy_function=shutil.copyfile)
-    assert run_jobs([job()], directory=folder, progress=False).done == 1
-    assert same("found.npz", Int8Index(VECTORS[::-1] * 2, "l2").search(QUERIES, 5))
-
-
-@pytest.mark.parametrize("content_hash", [False, True])
-def test_files_of_an_index_that_change_in_place(folder, content_hash):
-    """The folder keeps its time: the files' own times count, or what is in them."""
-    (folder / "jobs.jsonl").write_text(json.dumps(job()))
-    Int8Index(VECTORS, "l2").save("a.index")
-    Int8Index(VECTORS[::-1], "l2").save("b.index")
-    counts = []
-    for change in (False, False, True):
-        before = os.stat("a.index")
-        for name in os.listdir("b.index") if change else ():
-            shutil.copyfile(f"b.index/{name}", f"a.index/{name}")
-        assert os.stat("a.index").st_mtime_ns == before.st_mtime_ns
-        result = run_jobs("jobs.jsonl", content_hash=content_hash, progress=False)
-        counts.append((result.done, result.done_before))
-    assert counts == [(1, 0), (0, 1), (1, 0)]
-    assert same("found.npz", Int8Index(VECTORS[::-1], "l2").search(QUERIES, 5))
-
-
-def test_an_index_of_the_same_size_and_time_is_another_by_hash(folder):
-    (folder / "jobs.jsonl").write_text(json.dumps(job()))
-    for vectors, done in ((VECTORS, 1), (VECTORS, 0), (VECTORS[::-1], 1)):
-        Int8Index(vectors).save("a.index")
-        for path in (*(folder / "a.index").iterdir(), folder / "a.index"):
-            os.utime(path, (1, 1))
-        assert run_jobs("jobs.jsonl", content_hash=True, progress=False).done == done
-
-
-@pytest.mark.parametrize("output", ["a.index/vectors.npy", "a.index/new.npy", "link.index/ids.npy"])
-def test_no_file_of_an_index_is_overwritten(folder, output):
-    Int8Index(VECTORS, ids=np.arange(500)).save("a.index")
-    os.symlink("a.index", "link.index")
-    with pytest.raises(JobsError, match=r"an input at the op a\.index|within an input or an output"):
-        run_jobs([{**job(), "output": {"scores": output}}], directory=folder, progress=False)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"op": "nosuch.index"}, "No such file or directory"),
-        ({"op": "foreign.index"}, "index.json is missing"),
-        ({"attrs": {"k": -1}}, "attrs.k: -1; allowed: an integer of at least 0"),
-        ({"attrs": {"k": 1, "rescore": 2}}, "attrs.rescore: 2; allowed: None: the index was not given"),
-        ({"attrs": {"k": 1, "n": 2}}, "attrs.n: unknown; allowed: queries, k, mask, allowlist, exclude, rescore"),
-        ({"attrs": {}}, "attrs.k: missing"),
-        ({"inputs": {"queries": "ids.npy"}}, "inputs.queries"),
-    ],
-)
-def test_jobs_that_are_not_right(folder, change, message):
-    Int8Index(VECTORS).save("a.index")
-    (folder / "foreign.index").mkdir()
-    with pytest.raises(JobsError) as caught:
-        run_jobs([{**job(), **change}], directory=folder, progress=False)
-    assert message in str(caught.value)
+    for action, option in (("build", "--metric"), ("query", "--rescore")):
+        assert main(["search", action, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert option in shown
+        assert f"\n  dmlcpu search {action} " in shown
+        assert "\nExit codes: 0 " in shown
