@@ -191,7 +191,7 @@ def test_a_session_has_the_methods_of_onnx_runtimes(take):
 def test_a_node_that_onnx_runtime_refuses_is_named():
     nodes = [node("Cast", ["x"], ["d"], to=TensorProto.DOUBLE), node("Asinh", ["d"], ["h"], "the node")]
     model = unchecked(nodes, [info("x", np.float32, ["n"])], [info("h", np.float64, ["n"])], CONSTANTS)
-    with pytest.raises(UnsupportedError, match=r"model is refused by ONNX Runtime \(.*Asinh.*'the node'\)"):
+    with pytest.raises(UnsupportedError, match=r"model is invalid for ONNX Runtime \(.*Asinh.*'the node'\)"):
         ours.prepare(model)
 
 
