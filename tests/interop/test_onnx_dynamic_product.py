@@ -9,16 +9,16 @@ from onnx_parts import RNG, info, model_of, node  # noqa: E402
 
 from dmlcpu import reference  # noqa: E402
 from dmlcpu.errors import DmlError  # noqa: E402
-from dmlcpu.interop.onnx import kernels, prepare, program, run_node  # noqa: E402
+from dmlcpu.interop.onnx import choice, kernels, prepare, program, run_node  # noqa: E402
 
 K, N = 12, 5
 TAKEN = {"com.microsoft.DynamicQuantizeMatMul": 1}
 
 
-def constants(dtype, by_column=False, zero=False, bias=False, low=-64):
+def constants(dtype, by_column=False, zero=False, bias=False, low=-64, sizes=(K, N)):
     """Return what x is multiplied by; with seven bits, ONNX Runtime is exact on any processor."""
     low, high = (low, -low) if dtype == np.int8 else (0, 256)
-    found = {"b": RNG.integers(low, high, (K, N)).astype(dtype)}
+    found = {"b": RNG.integers(low, high, sizes).astype(dtype)}
     found["bs"] = RNG.random(N, np.float32) if by_column else np.float32(0.02)
     if zero:
         found["bz"] = RNG.integers(0, 9, N).astype(dtype) if by_column else np.array(3, dtype)
@@ -29,7 +29,7 @@ def model(given, shape=("n", K), between=False):
     names = ["t" if between else "x", *(name if name in given else "" for name in ("b", "bs", "bz", "bias"))]
     nodes = [node("DynamicQuantizeMatMul", names, ["y"], domain="com.microsoft")]
     nodes = [node("Identity", ["x"], ["t"]), *nodes] if between else nodes
-    output = info("y", np.float32, [*shape[:-1], N])
+    output = info("y", np.float32, [*shape[:-1], given["b"].shape[-1]])
     return model_of(nodes, [info("x", np.float32, shape)], [output], given, domains=["com.microsoft"])
 
 
@@ -103,7 +103,26 @@ def test_one_node():
     np.testing.assert_array_equal(y, wanted(given, x))
 
 
-def test_a_small_one_stays_with_onnx_runtime():
-    prepared = prepare(model(constants(np.int8), between=True))
+@pytest.mark.parametrize("sizes", [(1, 256, 256), (128, 768, 3072)])
+@pytest.mark.parametrize("saturates", [False, True])
+def test_it_stays_with_onnx_runtime(monkeypatch, sizes, saturates):
+    """A cut costs more than a product of floats gains."""
+    monkeypatch.setattr(choice, "saturates", lambda: saturates)
+    rows, *others = sizes
+    prepared = prepare(model(constants(np.int8, sizes=others), (rows, others[0]), between=True))
     assert prepared.report()["dmlcpu"] == {}
     assert prepared.report()["passed on"] == {"left whole: ONNX Runtime is faster here": 1}
+
+
+@pytest.mark.parametrize("saturates", [False, True])
+@pytest.mark.parametrize("exact", [False, True])
+def test_weights_that_are_no_constants_are_multiplied_here_if_pairs_may_saturate(monkeypatch, saturates, exact):
+    monkeypatch.setattr(choice, "saturates", lambda: saturates)
+    nodes = [node("Neg", ["x"], ["t"]), node("DynamicQuantizeMatMul", ["t", "b", "s"], ["y"], domain="com.microsoft")]
+    inputs = [info("x", np.float32, ["n", K]), info("b", np.int8, [K, N])]
+    made = model_of(nodes, inputs, [info("y", np.float32, ["n", N])], {"s": np.float32(0.5)}, domains=["com.microsoft"])
+    prepared, x = prepare(made, exact=exact), RNG.standard_normal((4, K), np.float32)
+    assert prepared.report()["dmlcpu"] == (TAKEN if saturates and exact else {})
+    if saturates and exact:
+        given = {"b": RNG.integers(-128, 128, (K, N)).astype(np.int8), "bs": np.float32(0.5)}
+        np.testing.assert_array_equal(prepared.run([x, given["b"]])[0], wanted(given, -x), strict=True)
