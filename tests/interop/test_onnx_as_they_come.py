@@ -205,6 +205,17 @@ def test_in_a_run_too():
         prepared.run([np.ones(3, np.float32), np.array([9])])
 
 
+def test_a_rounding_to_16_bits_that_onnx_runtime_leaves_out_is_done_before_these_kernels():
+    """It has no TopK of float16, and drops the Cast before its own TopK of float32."""
+    nodes = [node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16), node("TopK", ["h", "k"], ["v", "i"])]
+    outputs = [info("v", np.float16, ["n", 6]), info("i", np.int64, ["n", 6])]
+    model = unchecked(nodes, [info("x", np.float32, ["n", 8])], outputs, SIX)
+    x = (1 + RNG.random((50, 8)) / 1000).astype(np.float32)
+    wanted = np.argsort(-x.astype(np.float16), axis=1, kind="stable")[:, :6]
+    np.testing.assert_array_equal(ours.run_model(model, [x], take="all")[1], wanted)
+    assert (runtime(model).run(None, {"x": x})[1] != wanted).any()
+
+
 def test_sound_is_onnx_runtimes():
     """The phase of bins near zero is chaotic: another STFT gives another sound."""
     nodes = [node("STFT", ["x", "step", "window"], ["s"]), node("TopK", ["s", "k"], ["v", "i"], axis=2)]

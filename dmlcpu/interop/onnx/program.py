@@ -97,7 +97,8 @@ class Program:
 
     def _run_alone(self, source: Source, *, qdq: bool) -> None:
         """Run all nodes on these kernels, because ONNX Runtime is not installed."""
-        model = join(completed(source.proto), qdq=qdq)
+        model = completed(source.proto)
+        join(model, qdq=qdq)
         known = {f"{each.op_domain}.{each.__name__}".lstrip(".") for each in OPS}
         if others := {name_of(node) for node in model.graph.node} - known:
             allowed = f"without the package onnxruntime {', '.join(sorted(known))}: pip install onnxruntime"
@@ -111,10 +112,10 @@ class Program:
         if wanted.take in (AUTO, ALL) and not any(name_of(node) in names for node in model_nodes(source.proto)):
             return False
         try:
-            plain = completed(source.proto)
-            model = join(plain, qdq=wanted.qdq)
+            model = completed(source.proto)
             graph = model.graph
-            joined = {name for node in plain.graph.node if name_of(node) == "QuantizeLinear" for name in node.output}
+            joined = {name for node in graph.node if name_of(node) == "QuantizeLinear" for name in node.output}
+            join(model, qdq=wanted.qdq)
             types = types_of(package, model, source)
             values = Values(graph, types, source, joined)
             threads = get_num_threads()

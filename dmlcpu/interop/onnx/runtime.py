@@ -108,7 +108,7 @@ def _type(text: str, shape: list[Any] | None) -> onnx.TypeProto | None:
         return helper.make_sequence_type_proto(element)
     if kind == "map" and (element := _type(inside.partition(",")[2], None)):
         return helper.make_map_type_proto(_number(inside.partition(",")[0]), element)
-    # [] stands for an unknown rank, too.
+    # [] also stands for an unknown rank.
     is_exchanged = kind == "tensor" and _number(inside) in _EXCHANGED
     return helper.make_tensor_type_proto(_number(inside), shape or None) if is_exchanged else None
 
