@@ -191,7 +191,7 @@ def test_a_session_has_the_methods_of_onnx_runtimes(take):
 def test_a_node_that_onnx_runtime_refuses_is_named():
     nodes = [node("Cast", ["x"], ["d"], to=TensorProto.DOUBLE), node("Asinh", ["d"], ["h"], "the node")]
     model = unchecked(nodes, [info("x", np.float32, ["n"])], [info("h", np.float64, ["n"])], CONSTANTS)
-    with pytest.raises(UnsupportedError, match=r"model is refused by ONNX Runtime \(.*Asinh.*'the node'\)"):
+    with pytest.raises(UnsupportedError, match=r"model is invalid for ONNX Runtime \(.*Asinh.*'the node'\)"):
         ours.prepare(model)
 
 
@@ -203,6 +203,17 @@ def test_in_a_run_too():
     prepared = ours.prepare(unchecked(nodes, inputs, [info("y", np.float32, [1])], {}))
     with pytest.raises(Exception, match=r"ONNXRuntimeError.*'the node'"):
         prepared.run([np.ones(3, np.float32), np.array([9])])
+
+
+def test_a_rounding_to_16_bits_that_onnx_runtime_leaves_out_is_done_before_these_kernels():
+    """It has no TopK of float16, and drops the Cast before its own TopK of float32."""
+    nodes = [node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16), node("TopK", ["h", "k"], ["v", "i"])]
+    outputs = [info("v", np.float16, ["n", 6]), info("i", np.int64, ["n", 6])]
+    model = unchecked(nodes, [info("x", np.float32, ["n", 8])], outputs, SIX)
+    x = (1 + RNG.random((50, 8)) / 1000).astype(np.float32)
+    wanted = np.argsort(-x.astype(np.float16), axis=1, kind="stable")[:, :6]
+    np.testing.assert_array_equal(ours.run_model(model, [x], take="all")[1], wanted)
+    assert (runtime(model).run(None, {"x": x})[1] != wanted).any()
 
 
 def test_sound_is_onnx_runtimes():

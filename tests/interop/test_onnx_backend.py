@@ -198,7 +198,7 @@ def test_unknown_operator_is_refused():
     assert not ours.is_compatible(model)
     with pytest.raises(dmlcpu.UnsupportedError) as caught:
         ours.prepare(model, take="all")
-    assert str(caught.value).startswith("onnx: model is refused by ONNX Runtime (")
+    assert str(caught.value).startswith("onnx: model is invalid for ONNX Runtime (")
     assert "com.example:Foo" in str(caught.value)
     assert str(caught.value).endswith("; allowed: models that ONNX Runtime runs")
 

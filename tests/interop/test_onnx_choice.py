@@ -2,16 +2,18 @@
 
 import copy
 import json
+import pickle
+from functools import partial
 
 import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
+onnxruntime = pytest.importorskip("onnxruntime")
 from onnx import helper, numpy_helper  # noqa: E402
 from onnx_parts import RNG, dynamic, info, model_of, node  # noqa: E402
 
-from dmlcpu.interop.onnx import choice, costs, prepare, program  # noqa: E402
+from dmlcpu.interop.onnx import BackendRep, InferenceSession, choice, costs, prepare, program  # noqa: E402
 from dmlcpu.runtime.isa import Isa  # noqa: E402
 
 LEFT = "left whole: ONNX Runtime is faster here"
@@ -167,6 +169,35 @@ def test_what_onnx_runtime_refuses_to_compute_exactly_is_run_and_said(monkeypatc
         "MatMulInteger: it may saturate: ONNX Runtime refuses to be exact in a model that also multiplies int8 by int8"
         in report
     )
+
+
+SATURATING = product(np.uint8, np.int8, weights=np.abs(FULL), k=64, n=48)
+
+
+@pytest.mark.parametrize("again", [lambda each: each, copy.copy, lambda each: pickle.loads(pickle.dumps(each))])
+@pytest.mark.parametrize("vnni", [False], indirect=True)
+def test_a_caller_may_prefer_onnx_runtimes_sums(again, vnni):
+    """Then the model is one plain session, and the report says what may saturate."""
+    x = np.full((3, 64), 255, np.uint8)
+    theirs = onnxruntime.InferenceSession(SATURATING.SerializeToString(), providers=["CPUExecutionProvider"])
+    sessions = [InferenceSession(SATURATING, exact=False), prepare(SATURATING, exact=False)]
+    for session in map(again, sessions):
+        assert session.report()["passed on"] == {"QLinearMatMul: it may saturate, as exact=False allows": 1, LEFT: 1}
+        run = session.run if session.__class__ is BackendRep else partial(session.run, None)
+        np.testing.assert_array_equal(run({"x": x})[0], theirs.run(None, {"x": x})[0])
+
+
+@pytest.mark.parametrize("vnni", [False], indirect=True)
+def test_a_caller_who_prefers_them_leaves_what_may_be_wrong_but_not_what_is_refused(vnni):
+    for a, b, taken in ((np.uint8, np.int8, {}), (np.int8, np.uint8, {"MatMulInteger": 1})):
+        nodes = [node("Identity", ["a"], ["t"]), node("MatMulInteger", ["t", "b"], ["y"])]
+        model = model_of(nodes, [info("a", a, ["m", 8]), info("b", b, [8, 8])], [info("y", np.int32, ["m", 8])])
+        assert prepare(model, exact=False).report()["dmlcpu"] == taken
+    assert prepare(scattered("ScatterND", (10_000, 8), reduction="add"), exact=False).report()["dmlcpu"] == {}
+
+
+def test_an_empty_list_leaves_the_model_whole():
+    assert prepare(GAINS["TopK of long rows"], take=[]).report()["dmlcpu"] == {}
 
 
 def test_weights_in_a_branch_are_looked_at(monkeypatch):

@@ -1,4 +1,4 @@
-"""A backend of ONNX: whole models, in ONNX Runtime, or cut into parts for these kernels and for ONNX Runtime."""
+"""An ONNX backend: whole models in ONNX Runtime, or models cut into parts for these kernels and ONNX Runtime."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from onnx import helper
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.interop.onnx.choice import ALL, AUTO
-from dmlcpu.interop.onnx.graphs import NAME
+from dmlcpu.interop.onnx.choice import ALL, AUTO, Wanted
+from dmlcpu.interop.onnx.graphs import NAME, model_of_node
 from dmlcpu.interop.onnx.loading import Model, loaded
 from dmlcpu.interop.onnx.program import Program
 from dmlcpu.interop.onnx.runtime import attributes_of
@@ -52,31 +52,31 @@ class Tensor(NamedTuple):
 
 
 class BackendRep(base.BackendRep):  # type: ignore[misc]
-    """A model that is ready to run: what `Backend.prepare` returns.
+    """A prepared model, which `Backend.prepare` returns.
 
     Attributes
     ----------
     inputs, outputs : dict of str to Tensor or None
         The declared type and shape of each, in the model's order; None for an input or output that is not a tensor.
     defaults : frozenset of str
-        Names of the inputs that need not be given, because an initializer has their name.
+        Names of the inputs that a caller may omit, because an initializer has their name.
     """
 
-    def __init__(self, model: Model, take: str | Sequence[str] = AUTO, qdq: bool = False, options: Any = None) -> None:
-        _check_take(take)
+    def __init__(self, model: Model, wanted: Wanted, options: Any = None) -> None:
+        _check_take(wanted.take)
         source = loaded(model)
-        self.made_of = source.given, take, qdq, options
+        self.made_of = source.given, wanted, options
         graph = source.proto.graph
         self.inputs = {each.name: _declared(each.type) for each in graph.input}
         self.outputs = {each.name: _declared(each.type) for each in graph.output}
         sparse = (each.values for each in graph.sparse_initializer)
         self.defaults = frozenset(each.name for each in (*graph.initializer, *sparse)) & self.inputs.keys()
-        self._program = Program(source, take, options, qdq=qdq)
+        self._program = Program(source, wanted, options)
         self.session = self._program.session
 
     def __reduce__(self) -> tuple[Any, ...]:
-        given, take, qdq, options = self.made_of
-        return type(self), (given, take, qdq, attributes_of(options))
+        given, wanted, options = self.made_of
+        return type(self), (given, wanted, attributes_of(options))
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Run the model.
@@ -86,7 +86,7 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         inputs : mapping of str to array, or sequence of arrays
             By name, or the inputs without a default in the model's order. A single array is the first of them.
         **kwargs
-            ONNX's interface has them; none has an effect.
+            ONNX's interface declares them; `run` ignores them.
 
         Returns
         -------
@@ -98,13 +98,13 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         BindingError
             If an input is missing or unknown, or its type or shape differs from the model's.
         TypeError
-            If `inputs` is none of these.
+            If `inputs` has another type.
         """
         return tuple(self.run_named(None, inputs if type(inputs) is dict else self._named(inputs)))
 
     def run_named(self, names: Sequence[str] | None, feeds: Mapping[str, Any], options: Any = None) -> list[Any]:
-        """Run the model; names: of the outputs to return, None for all."""
-        if self.session is not None:  # it checks inputs itself, and that takes time
+        """Run the model; names: the outputs to return, None for all."""
+        if self.session is not None:  # it checks inputs itself, and a second check would take time
             try:
                 return self.session.run(names, feeds, options)  # type: ignore[no-any-return]
             except Exception:  # ONNX Runtime's errors have no class in common
@@ -116,13 +116,13 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         return results if names is None else [dict(zip(self.outputs, results, strict=True))[name] for name in names]
 
     def report(self) -> dict[str, dict[str, int]]:
-        """Count the nodes by what runs them, in branches, loops and the model's functions, too.
+        """Count the nodes by what runs them, including those in branches, loops and the model's functions.
 
         Returns
         -------
         dict
             "dmlcpu" and "onnxruntime", for each a dictionary: operator -> number of nodes; nodes that become one call
-            count as that. "passed on": reason -> number of nodes that these kernels left to ONNX Runtime.
+            count as one. "passed on": reason -> number of nodes that these kernels left to ONNX Runtime.
         """
         return {who: dict(sorted((+each).items())) for who, each in self._program.counts.items()}
 
@@ -151,7 +151,7 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
 class Backend(base.Backend):  # type: ignore[misc]
     """ONNX's interface of backends: TopK, ScatterND, QLinearMatMul and others on these kernels.
 
-    Other nodes run in ONNX Runtime. A constant B of a product is packed once, by `prepare`.
+    ONNX Runtime runs the other nodes. `prepare` packs the constant B of a product once.
 
     Examples
     --------
@@ -175,7 +175,7 @@ class Backend(base.Backend):  # type: ignore[misc]
 
     @classmethod
     def is_compatible(cls, model: Model, device: str = "CPU", **kwargs: Any) -> bool:
-        """Return whether `prepare` takes a model: its operators are known, and the device is the CPU.
+        """Return whether `prepare` accepts a model: its operators are known, and the device is the CPU.
 
         Parameters
         ----------
@@ -204,30 +204,34 @@ class Backend(base.Backend):  # type: ignore[misc]
         *,
         take: str | Sequence[str] = "auto",
         qdq: bool = False,
+        exact: bool = True,
         **kwargs: Any,
     ) -> BackendRep:
-        """Choose what these kernels run of a model, cut it, load what the parts need and pack constant weights.
+        """Choose the nodes that these kernels run, cut the model, load what the parts need and pack constant weights.
 
         Parameters
         ----------
         model : onnx.ModelProto, bytes, str or os.PathLike
-            The model, or its file, next to which external data are looked for.
+            The model, or its file, whose folder contains the external data.
         device : str, default "CPU"
             In ONNX's notation.
         take : {"auto", "all"} or sequence of str, default "auto"
             Which nodes run on these kernels. "auto": those that ONNX Runtime computes wrongly on this processor, and
-            those that make the whole model faster; often none. "all": all that can. A sequence has names of nodes, or
-            of their first results.
+            those that make the whole model faster; often none. "all": all that can. A sequence contains names of nodes,
+            or of their first results; an empty one leaves the model whole.
         qdq : bool, default False
             A MatMul between DequantizeLinear and QuantizeLinear may run as one QLinearMatMul. Its sums are exact. A
             result differs from that of float arithmetic by at most one step.
+        exact : bool, default True
+            Whether nodes that ONNX Runtime computes wrongly on this processor are computed exactly, which may take up
+            to 1.9 times as long. False leaves these nodes to ONNX Runtime as it sets itself.
         **kwargs
             No effect.
 
         Returns
         -------
         BackendRep
-            To be run many times. It can be copied and pickled, by the model's bytes or its path.
+            It runs many times. A copy or a pickle contains the model's bytes or its path.
 
         Raises
         ------
@@ -235,12 +239,12 @@ class Backend(base.Backend):  # type: ignore[misc]
             If the device is not the CPU, if ONNX Runtime refuses the model, or if it is not installed and these kernels
             do not run all nodes.
         BindingError
-            If bytes or a file are no model, or `take` is not one of these.
+            If bytes or a file contain no model, or `take` has another value.
         TypeError
-            If `model` or `take` is none of these.
+            If `model` or `take` has another type.
         """
         cls._check_device(device)
-        return BackendRep(model, take, qdq)
+        return BackendRep(model, Wanted(take, qdq, exact))
 
     @classmethod
     def run_model(cls, model: Model, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
@@ -275,13 +279,14 @@ class Backend(base.Backend):  # type: ignore[misc]
         node : onnx.NodeProto
             The node.
         inputs : sequence of arrays
-            One for each input that the node names.
+            One array for each input that the node names.
         device : str, default "CPU"
             In ONNX's notation.
         outputs_info : optional
-            ONNX's interface has it; it has no effect.
+            ONNX's interface declares it; `run_node` ignores it.
         **kwargs
-            `opset_version`: of the node's domain; by default that of the operator's newest version in the package onnx.
+            `opset_version`: the version of the node's domain; by default that of the operator's newest version in the
+            package onnx.
 
         Returns
         -------
@@ -291,7 +296,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         Raises
         ------
         UnsupportedError
-            If the device is not the CPU, or the operator is not known.
+            If the device is not the CPU, or the operator is unknown.
         """
         cls._check_device(device)
         names = [name for name in node.input if name]
@@ -299,21 +304,12 @@ class Backend(base.Backend):  # type: ignore[misc]
         if len(arrays) != len(names):
             raise BindingError(NAME, "inputs", f"{len(arrays)} arrays", f"{len(names)}, for {_listed(names)}")
         feeds = dict(zip(names, arrays, strict=True))
-        given = [
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-            for name, array in feeds.items()
-        ]
-        graph = helper.make_graph(
-            [node], node.op_type, given, [onnx.ValueInfoProto(name=name) for name in node.output if name]
-        )
         domain = "" if node.domain == "ai.onnx" else node.domain
         has_schema = onnx.defs.has(node.op_type, domain)
         version = kwargs.get("opset_version") or (
             onnx.defs.get_schema(node.op_type, domain).since_version if has_schema else 1
         )
-        opsets = [helper.make_opsetid(domain, version)]
-        least = helper.find_min_ir_version_for(opsets, True)
-        return cls.run_model(helper.make_model(graph, opset_imports=opsets, ir_version=least), feeds, take=ALL)
+        return cls.run_model(model_of_node(node, feeds, {domain: version}), feeds, take=ALL)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
@@ -338,7 +334,7 @@ class Backend(base.Backend):  # type: ignore[misc]
 
 
 def _declared(kind: onnx.TypeProto) -> Tensor | None:
-    """Return the type and shape of a tensor; None if the value is not a tensor."""
+    """Return the declared type and shape of a tensor; None if the value is not a tensor."""
     if kind.WhichOneof("value") not in ("tensor_type", None):
         return None
     tensor = kind.tensor_type
@@ -378,7 +374,7 @@ def _checked(name: str, value: Any, tensor: Tensor | None) -> Any:
         raise BindingError(NAME, f"{field}.dtype", str(array.dtype), str(dtype))
     if dtype is not None and dtype.kind in "OUS" and array.dtype.kind not in "OUS":
         raise BindingError(NAME, f"{field}.dtype", str(array.dtype), "strings")
-    if array.dtype.kind == "U":  # whose longest string is the longest that it takes
+    if array.dtype.kind == "U":  # it cuts strings that are longer than its longest
         array = array.astype(object)
     if not tensor.fits(array.shape):
         raise BindingError(NAME, f"{field}.shape", str(array.shape), str(tensor))

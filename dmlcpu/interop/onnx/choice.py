@@ -3,6 +3,7 @@
 import math
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -21,12 +22,14 @@ PRODUCTS = {
     "QLinearMatMul": (0, 3),
     "MatMulInteger": (0, 1),
     f"{MICROSOFT}.MatMulIntegerToFloat": (0, 1),
+    f"{MICROSOFT}.DynamicQuantizeMatMul": (0, 1),
     f"{MICROSOFT}.QGemm": (0, 3),
 }
 TAKEN = {"TopK", "ScatterND", "ScatterElements", "Scatter", *PRODUCTS}
 _DYNAMIC = "DynamicQuantizeLinear"
 EXACT = "ONNX Runtime is set to be exact"
 INEXACT = "it may saturate: ONNX Runtime refuses to be exact in a model that also multiplies int8 by int8"
+ALLOWED = "it may saturate, as exact=False allows"
 FASTER = "ONNX Runtime is faster here"
 _JOINED = "ONNX Runtime joins it with its neighbours"
 # Why nodes that there is a kernel for were left to ONNX Runtime.
@@ -48,6 +51,14 @@ _ZERO_POINTS = {"QLinearMatMul": 2, "QLinearConv": 2, "QGemm": 2, "MatMulInteger
 _ZERO_POINTS |= {"MatMulIntegerToFloat": 4, "QAttention": 6}
 _MOST = 128  # of the sum of two int8, whose products by 255 then fit in 16 bits
 _CALL = 5_000  # and what calling a kernel takes
+
+
+class Wanted(NamedTuple):
+    """What a caller of `prepare` asks for."""
+
+    take: str | Sequence[str] = AUTO
+    qdq: bool = False
+    exact: bool = True
 
 
 class Values:
@@ -95,13 +106,16 @@ def reads_first(node: onnx.NodeProto) -> str:
     return node.input[0] if node.input else ""
 
 
-def chosen(values: Values, take: str | Sequence[str], threads: int, cost_of_cut: Callable[[], int]) -> set[str]:
+def chosen(values: Values, wanted: Wanted, threads: int, cost_of_cut: Callable[[], int]) -> set[str]:
     """Return the nodes that these kernels run, by their results."""
-    graph, able = values.graph, candidates(values)
+    graph, able, take = values.graph, candidates(values), wanted.take
     if take == ALL:
         taken = {result_of(node) for node in able}
     elif take == AUTO:
-        taken = _paying(values, able, threads, cost_of_cut)
+        must = {result_of(node) for node in able if _is_refused(node, values)}
+        if wanted.exact:
+            must |= {result_of(node) for node in able if _is_wrong(node, values, threads)}
+        taken = _paying(values, able, must, cost_of_cut)
     else:
         asked = {result_of(node): node for node in able if {node.name, result_of(node)} & {*take}}
         for name in take:
@@ -117,9 +131,8 @@ def chosen(values: Values, take: str | Sequence[str], threads: int, cost_of_cut:
     }
 
 
-def _paying(values: Values, able: list[onnx.NodeProto], threads: int, cost_of_cut: Callable[[], int]) -> set[str]:
-    """Return what has to be taken, and what the whole model gains by."""
-    must = {result_of(node) for node in able if is_wrong(node, values, threads)}
+def _paying(values: Values, able: list[onnx.NodeProto], must: set[str], cost_of_cut: Callable[[], int]) -> set[str]:
+    """Return what must be taken and the nodes that make the whole model faster."""
     gains = {
         result_of(node): [_gain(node, values, size) for size in _SIZES] for node in able if result_of(node) not in must
     }
@@ -141,18 +154,27 @@ def _sessions(values: Values, taken: set[str]) -> int:
     return sum(not part.is_ours for part in parts)
 
 
-def is_wrong(node: onnx.NodeProto, values: Values, threads: int) -> bool:
-    """Return whether ONNX Runtime's result may be wrong on this processor, or is an error, however it is set."""
+def _types(node: onnx.NodeProto, values: Values) -> tuple[int, int]:
+    """Return the types that a product multiplies: floats are quantized to uint8 before."""
+    a, b = (values.dtype(node.input[place]) for place in PRODUCTS[name_of(node)])
+    return TensorProto.UINT8 if a == TensorProto.FLOAT else a, b
+
+
+def _is_refused(node: onnx.NodeProto, values: Values) -> bool:
+    """Return whether ONNX Runtime has no kernel for a node: int8 by uint8."""
+    return name_of(node) in PRODUCTS and _types(node, values) == (TensorProto.INT8, TensorProto.UINT8)
+
+
+def _is_wrong(node: onnx.NodeProto, values: Values, threads: int) -> bool:
+    """Return whether ONNX Runtime's result may be wrong on this processor, however it is set."""
     name = name_of(node)
     if name == "ScatterND":  # threads that reduce into one place lose updates
         is_reduction = any(each.name == "reduction" and each.s != b"none" for each in node.attribute)
         return is_reduction and threads > 1 and values.elements(node.input[2], _SIZES[-1]) >= _RACES
     if name not in PRODUCTS:
         return False
-    a, b = (node.input[place] for place in PRODUCTS[name])
-    types = values.dtype(a), values.dtype(b)
-    saturating = (TensorProto.UINT8, TensorProto.INT8)
-    return types == saturating[::-1] or (types == saturating and b not in values.constants and saturates())
+    is_constant = node.input[PRODUCTS[name][1]] in values.constants
+    return not is_constant and saturates() and _types(node, values) == (TensorProto.UINT8, TensorProto.INT8)
 
 
 def saturates() -> bool:

@@ -1,7 +1,7 @@
 """What it costs to cut a model: measured once on each machine, then kept in a file.
 
-A choice must not change between runs of a program. So a measurement that cannot be kept is not made: the shipped values
-hold then, which are the same in every process.
+A choice must not change between runs of a program. So if a measurement cannot be kept, none is made, and the shipped
+values hold, which are the same in every process.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from dmlcpu.kernels import registry
 
 # In nanoseconds, on one thread and on more, which sleep between sessions and have to be woken (Zen 3).
 _SHIPPED = 50_000, 150_000
-_LEAST = 20_000  # less was never measured: a disturbance makes it less
+_LEAST = 20_000  # a smaller measurement is a disturbance
 _LAYERS, _ROUNDS, _WIDTH = 8, 9, 256
 _BUSY = 1.2  # processes for each processor
 
@@ -42,7 +42,7 @@ def cost_of_cut(package: ModuleType, threads: int) -> int:
 
 
 def _kept(path: Path | None, threads: int, measure: Callable[[], int]) -> int:
-    """Return what a file has for this number of threads; if it has nothing, what is measured now, or shipped."""
+    """Return the cost in a file for this number of threads; else measure and keep it, or return the shipped one."""
     found = _read(path)
     if str(threads) in found:
         return found[str(threads)]
@@ -58,7 +58,7 @@ def _kept(path: Path | None, threads: int, measure: Callable[[], int]) -> int:
 
 
 def _read(path: Path | None) -> dict[str, int]:
-    """Return what a file has; nothing if it is missing or damaged."""
+    """Return the costs in a file; none if it is missing or damaged."""
     try:
         return {str(threads): int(cost) for threads, cost in json.loads(path.read_text()).items()} if path else {}
     except (OSError, ValueError, TypeError, AttributeError):

@@ -35,7 +35,7 @@ def cut(
         made = [name for node in nodes for name in node.output if name]
         inputs = {name for node in nodes for name in reads(node)} - constant - {*made}
         outputs = [name for name in made if name in results or read_in[name] - {level}]
-        if outputs:  # else nothing comes of it
+        if outputs:  # else no later part reads a result
             parts.append(Part(level % 2 == 1, nodes, sorted(inputs), outputs))
     return parts
 

@@ -1,12 +1,14 @@
 """What the nodes of a graph read and write, and its constants."""
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
 
 import numpy as np
 import onnx
 from onnx import helper, inliner, numpy_helper
+
+from dmlcpu.common.arguments import Array
 
 NAME = "onnx"  # the operator that errors name
 MICROSOFT = "com.microsoft"  # ONNX Runtime's own operators
@@ -23,8 +25,19 @@ def result_of(node: onnx.NodeProto) -> str:
 
 
 def described(node: onnx.NodeProto) -> str:
-    """Return what an error says of the node in which it came up."""
+    """Return what an error says about the node that raised it."""
     return f"in the node {node.name!r} ({name_of(node)}), which makes {', '.join(node.output)}"
+
+
+def model_of_node(node: onnx.NodeProto, feeds: Mapping[str, Array], opsets: Mapping[str, int]) -> onnx.ModelProto:
+    """Return a model of one node, for inputs like these."""
+    kinds = {name: helper.np_dtype_to_tensor_dtype(each.dtype) for name, each in feeds.items()}
+    inputs = [helper.make_tensor_value_info(name, kind, feeds[name].shape) for name, kind in kinds.items()]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    imports = [helper.make_opsetid(*each) for each in opsets.items()]
+    least = helper.find_min_ir_version_for(imports, True)
+    graph = helper.make_graph([node], node.op_type, inputs, outputs)
+    return helper.make_model(graph, opset_imports=imports, ir_version=least)
 
 
 def bodies(node: onnx.NodeProto) -> list[onnx.GraphProto]:
@@ -57,7 +70,7 @@ _ELEMENT_TYPES = {"value_float": np.float32, "value_floats": np.float32, "value_
 
 
 def completed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy as ONNX's own tools need it, of a model of which ONNX Runtime is content with less.
+    """Return a copy with what ONNX's own tools require, and ONNX Runtime does not.
 
     Its nodes are sorted, functions are inlined, ONNX's domain has its short name, what is used is imported, and
     initializers take the place of Constant nodes and sparse initializers, outside branches.

@@ -17,8 +17,8 @@ class Kernels:
 
     def __init__(self, model: onnx.ModelProto) -> None:
         evaluator = ReferenceEvaluator(model, new_ops=OPS)
-        # A result may be a view of an array that may be written, and who changes it would change the model. Those that
-        # no result is are copied: what `numpy_helper` returns may not be written, and takes the long way.
+        # A result may be a view of a constant, and a caller who writes to it would change the model. Other constants
+        # are copied: arrays from `numpy_helper` are read-only, and take a slower path.
         names = evaluator.output_names
         arrays = {name: np.asarray(each) for name, each in evaluator.rt_inits_.items()}
         fast = {

@@ -1,4 +1,4 @@
-"""Models as they come: what ONNX Runtime gets of them, and what is looked at."""
+"""Loading models: ONNX Runtime reads them as they come, this package without their external data."""
 
 import os
 from os import PathLike
@@ -32,7 +32,7 @@ class Source(NamedTuple):
 
 
 def loaded(model: Model) -> Source:
-    """Return a model, whose external data stay where they are: it may be larger than what fits a message."""
+    """Return a model, whose external data stay in their files: it may be larger than a message may be."""
     if not isinstance(model, onnx.ModelProto | bytes | str | PathLike):
         allowed = "onnx.ModelProto, bytes, str, os.PathLike"
         raise TypeError(f"onnx: model is {type(model).__name__}; allowed: {allowed}")

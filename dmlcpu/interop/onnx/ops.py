@@ -29,6 +29,7 @@ from dmlcpu.operators.argmax.function import argmax
 from dmlcpu.operators.argmin.function import argmin
 from dmlcpu.operators.dequantize_linear.function import dequantize_linear
 from dmlcpu.operators.dynamic_quantize_linear.function import DynamicQuantized, dynamic_quantize_linear
+from dmlcpu.operators.dynamic_quantize_matmul.function import dynamic_quantize_matmul
 from dmlcpu.operators.gather_elements.function import gather_elements
 from dmlcpu.operators.matmul_integer.function import matmul_integer
 from dmlcpu.operators.matmul_integer_to_float.function import matmul_integer_to_float
@@ -43,7 +44,7 @@ from dmlcpu.products.packing import PackedMatrix
 class _Operator(OpRun):  # type: ignore[misc]
     """The base of operators: `compute` calls the function.
 
-    What that refuses by an UnsupportedError or a TypeError, ONNX's own `_run` computes. Other errors are raised.
+    If it raises an UnsupportedError or a TypeError, ONNX's own `_run` computes the results.
     """
 
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
@@ -102,7 +103,7 @@ class ScatterElements(_Operator, _ReferenceScatterElements):  # type: ignore[mis
 
 
 class Scatter(ScatterElements):
-    """ONNX Scatter, versions 9 and 10: the older name of ScatterElements, which the evaluator does not have."""
+    """ONNX Scatter, versions 9 and 10: the older name of ScatterElements, which the evaluator lacks."""
 
 
 class GatherElements(_Operator, _ReferenceGatherElements):  # type: ignore[misc]
@@ -130,7 +131,7 @@ def _of_elements(operator: str, run: Callable[[], Array], data: Array, indices: 
 
 
 class Product(_Operator):
-    """The base of products. A constant input B is packed once."""
+    """The base of products. `Kernels` packs a constant input B once."""
 
     B: int  # its number among the inputs
     packed: PackedMatrix | None = None
@@ -178,6 +179,29 @@ class MatMulIntegerToFloat(Product):
         return (matmul_integer_to_float(a, a_scale, a_zero, b, b_scale, b_zero, bias),)
 
 
+_QUANTIZER = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "scale", "zero_point"])
+
+
+class DynamicQuantizeMatMul(Product):
+    """DynamicQuantizeMatMul of ONNX Runtime's domain, version 1, by `dmlcpu.dynamic_quantize_matmul`.
+
+    The function refuses floats without a range (NaN, infinities). ONNX Runtime, if installed, quantizes them.
+    """
+
+    op_domain = "com.microsoft"
+    B = 1
+
+    def _run(self, *operands: Array) -> tuple[Array]:
+        """Return the scaled product; zero point and bias may be missing. ONNX has no operator to fall back on."""
+        x, *others = (*self.with_packed(*operands), None, None)[:5]
+        try:
+            return (dynamic_quantize_matmul(x, *others),)
+        except DmlError:
+            if (found := run_alone(_QUANTIZER, [x], {"": 11})) is None:
+                raise
+            return (matmul_integer_to_float(*found, *others),)
+
+
 class QGemm(Product):
     """QGemm of ONNX Runtime's domain, version 1: a product with C added to its sums, which are exact."""
 
@@ -210,9 +234,9 @@ class QGemm(Product):
 
 
 class _Quantizer(_Operator):
-    """The base of quantizers: what the function refuses (NaN, infinities, a scale of 0) is computed as elsewhere.
+    """The base of quantizers. ONNX Runtime, if installed, computes what the function refuses.
 
-    ONNX leaves it open. It is ONNX Runtime's result, where that is installed.
+    These are NaN, infinities and scales of 0, for which ONNX defines no result.
     """
 
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
@@ -225,7 +249,7 @@ class _Quantizer(_Operator):
 
 
 class QuantizeLinear(_Quantizer, _ReferenceQuantizeLinear):  # type: ignore[misc]
-    """ONNX QuantizeLinear, versions 10 to 25, by `dmlcpu.quantize_linear`; float8 and others are left to ONNX."""
+    """ONNX QuantizeLinear, versions 10 to 25, by `dmlcpu.quantize_linear`; ONNX computes float8 and others."""
 
     def compute(
         self,
@@ -261,7 +285,7 @@ def _quotients(x: Array, scale: Array, dtype: Any, axis: int | None = None, bloc
 
 
 class DequantizeLinear(_Operator, _ReferenceDequantizeLinear):  # type: ignore[misc]
-    """ONNX DequantizeLinear, versions 10 to 25, by `dmlcpu.dequantize_linear`; float8 and others are left to ONNX."""
+    """ONNX DequantizeLinear, versions 10 to 25, by `dmlcpu.dequantize_linear`; ONNX computes float8 and others."""
 
     def compute(
         self, x: Array, x_scale: Array, x_zero_point: Array | None = None, output_dtype: int | None = 0, **layout: Any
@@ -278,7 +302,7 @@ def _type(number: int | None) -> Any:
 
 
 def _along(scale: Array, zero_point: Array | None, axis: int = 1, block_size: int | None = 0) -> dict[str, Any]:
-    """Return axis and block size as far as they count: ONNX gives an axis to tensors without, too."""
+    """Return axis and block size as far as they count: ONNX also gives an axis to tensors that have none."""
     if block_size:
         return {"axis": axis, "block_size": block_size}
     is_one = np.size(scale) == 1 and (zero_point is None or np.size(zero_point) == 1)
@@ -304,6 +328,7 @@ OPS: list[type[OpRun]] = [
     QLinearMatMul,
     MatMulInteger,
     MatMulIntegerToFloat,
+    DynamicQuantizeMatMul,
     QGemm,
     QuantizeLinear,
     DequantizeLinear,

@@ -3,19 +3,16 @@
 import copy
 from collections import defaultdict
 from collections.abc import Callable
-from typing import TypeAlias
 
 import onnx
 from onnx import TensorProto, helper
 
-from dmlcpu.interop.onnx.graphs import MICROSOFT, constants_of, name_of, reads
+from dmlcpu.interop.onnx.graphs import MICROSOFT, constants_of, name_of, reads, result_of
 
 _BYTE_TYPES = (TensorProto.INT8, TensorProto.UINT8)
 _FLOAT_TYPES = (TensorProto.FLOAT,)
 # MatMulInteger's int32 wraps. A sum of fewer products than these does not, and then one call has the nodes' bits.
 _MOST_PRODUCTS = (2**31 - 1) // (255 * 255)
-
-_Group: TypeAlias = tuple[list[onnx.NodeProto], onnx.NodeProto]  # nodes, and what takes the place of the last
 
 
 class _Values:
@@ -47,35 +44,34 @@ class _Values:
         return tuple(constant.dims) if constant is not None and constant.data_type in types else None
 
 
-def join(model: onnx.ModelProto, *, qdq: bool) -> onnx.ModelProto:
-    """Return a model in which each group is one node; the same model if it has none.
+def join(model: onnx.ModelProto, *, qdq: bool) -> None:
+    """Replace each group of a model by one node.
 
     qdq: also a product of floats between DequantizeLinear and QuantizeLinear, whose last step may differ.
     """
-    joined = _joined(model, "MatMulInteger", _scaled_product)
-    if joined is not model and all(each.domain != MICROSOFT for each in model.opset_import):
-        joined.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
-    return _joined(joined, "MatMul", _product_between_quantizers) if qdq else joined
+    _join(model.graph, "MatMulInteger", _scaled_product)
+    if qdq:
+        _join(model.graph, "MatMul", _product_between_quantizers)
 
 
-def _joined(
-    model: onnx.ModelProto, operator: str, find: Callable[[onnx.NodeProto, _Values], _Group | None]
-) -> onnx.ModelProto:
-    """Return a model in which the groups that `find` finds around the nodes of an operator are replaced."""
-    nodes = list(model.graph.node)
-    values = _Values(model.graph, nodes)
-    groups = [group for node in nodes if name_of(node) == operator and (group := find(node, values))]
-    if not groups:
-        return model
-    after = {id(node): [node] for node in nodes} | {id(node): [] for group, _ in groups for node in group}
-    after |= {id(group[-1]): [replacement] for group, replacement in groups}
-    joined = copy.deepcopy(model)
-    joined.graph.ClearField("node")
-    joined.graph.node.extend(each for node in nodes for each in after[id(node)])
-    return joined
+def _join(
+    graph: onnx.GraphProto, operator: str, find: Callable[[onnx.NodeProto, _Values], onnx.NodeProto | None]
+) -> None:
+    """Replace what `find` finds around the nodes of an operator, and drop nodes that nothing reads then."""
+    nodes = [copy.deepcopy(node) for node in graph.node]
+    values = _Values(graph, nodes)
+    found = filter(None, [find(node, values) for node in nodes if name_of(node) == operator])
+    joined = {result_of(node): node for node in found}
+    kept, read = [], {each.name for each in graph.output}
+    for node in reversed([joined.get(result_of(node), node) for node in nodes]):
+        if not read.isdisjoint(node.output):
+            kept.append(node)
+            read |= reads(node)
+    graph.ClearField("node")
+    graph.node.extend(reversed(kept))
 
 
-def _scaled_product(product: onnx.NodeProto, values: _Values) -> _Group | None:
+def _scaled_product(product: onnx.NodeProto, values: _Values) -> onnx.NodeProto | None:
     """MatMulInteger, Cast, Mul by the scales, and Add of a bias, as quantize_dynamic writes them, are one product."""
     shape = values.shape(product.input[1], _BYTE_TYPES)
     cast = values.read_by(product.output[0], "Cast")
@@ -91,21 +87,19 @@ def _scaled_product(product: onnx.NodeProto, values: _Values) -> _Group | None:
     a_scale, b_scale = _a_and_b(multiplied, values, shape[1])
     if not a_scale:
         return None
-    group, bias = [product, cast, scaled], ""
+    last, bias = scaled, ""
     added = values.read_by(scaled.output[0], "Add")
     for name in added.input if added is not None else ():
         if values.shape(name, _FLOAT_TYPES) == (shape[1],):
-            group, bias = [product, cast, scaled, added], name
+            last, bias = added, name
     zeros = [*product.input[2:], "", ""][:2]
-    node = helper.make_node(
+    return helper.make_node(
         "MatMulIntegerToFloat",
         [*product.input[:2], a_scale, b_scale, *zeros, bias],
-        [group[-1].output[0]],
+        [last.output[0]],
         name=product.name,
         domain=MICROSOFT,
     )
-    own = [multiplied] if len(values.readers[scales[0]]) == 1 else []
-    return [*own, *group], node
 
 
 def _a_and_b(multiplied: onnx.NodeProto, values: _Values, columns: int) -> tuple[str, str]:
@@ -117,7 +111,7 @@ def _a_and_b(multiplied: onnx.NodeProto, values: _Values, columns: int) -> tuple
     return "", ""
 
 
-def _product_between_quantizers(product: onnx.NodeProto, values: _Values) -> _Group | None:
+def _product_between_quantizers(product: onnx.NodeProto, values: _Values) -> onnx.NodeProto | None:
     """DequantizeLinear of both operands, MatMul, and QuantizeLinear are QLinearMatMul."""
     last = values.read_by(product.output[0], "QuantizeLinear")
     a, b = (values.made_by(name, "DequantizeLinear") for name in product.input)
@@ -131,6 +125,4 @@ def _product_between_quantizers(product: onnx.NodeProto, values: _Values) -> _Gr
     of_b = {values.shape(b.input[1], _FLOAT_TYPES), values.shape(b.input[2], _BYTE_TYPES)}
     if of_b != {()} and (of_b != {(shape[1],)} or axis not in (1, -1)):
         return None
-    node = helper.make_node("QLinearMatMul", [*a.input, *b.input, *last.input[1:]], [last.output[0]], name=product.name)
-    own = [each for each in (a, b) if len(values.readers[each.output[0]]) == 1]
-    return [*own, product, last], node
+    return helper.make_node("QLinearMatMul", [*a.input, *b.input, *last.input[1:]], [last.output[0]], name=product.name)

@@ -1,4 +1,4 @@
-"""What a model runs: one session of ONNX Runtime, or these kernels for nodes of theirs and sessions for the rest."""
+"""What a model runs: one ONNX Runtime session, or these kernels for some nodes and sessions for the rest."""
 
 import contextlib
 import logging
@@ -13,6 +13,7 @@ from onnx import numpy_helper
 from dmlcpu.errors import DmlError, UnsupportedError
 from dmlcpu.interop.onnx.choice import (
     ALL,
+    ALLOWED,
     AUTO,
     EXACT,
     FASTER,
@@ -20,6 +21,7 @@ from dmlcpu.interop.onnx.choice import (
     TAKEN,
     WHY_LEFT,
     Values,
+    Wanted,
     candidates,
     chosen,
     saturating,
@@ -60,25 +62,26 @@ class Program:
     Attributes
     ----------
     session : onnxruntime.InferenceSession or None
-        That of the whole model, if nothing was taken from it.
+        The session of the whole model, if these kernels run none of its nodes.
     """
 
-    def __init__(self, source: Source, take: str | Sequence[str], options: Any = None, *, qdq: bool) -> None:
+    def __init__(self, source: Source, wanted: Wanted, options: Any = None) -> None:
         self.counts: _Counts = {who: Counter() for who in (DMLCPU, ONNXRUNTIME, PASSED_ON)}
         self.session: Any = None
-        self._values: dict[str, Any] = {}  # of inputs that are not given, and of results that are constant
+        self._values: dict[str, Any] = {}  # defaults of inputs, and results that are constant
         self._results = [each.name for each in source.proto.graph.output]
         self._steps: list[_Step] = []
         package = runtime()
-        self._saturating, self._exact = saturating(source) if package else set(), EXACT
+        self._saturating = saturating(source) if package else set()
+        self._exact = EXACT if wanted.exact else ALLOWED
         if package is None:
-            self._run_alone(source, qdq=qdq)
-        elif not self._cut(package, source, take, options, qdq=qdq):
+            self._run_alone(source, qdq=wanted.qdq)
+        elif not self._cut(package, source, wanted, options):
             self.counts[DMLCPU].clear()
             try:
                 self.session = self._session(package, source.given, options)
             except Exception as error:  # ONNX Runtime's errors have no class in common
-                found = f"refused by ONNX Runtime ({_first_line(error)})"
+                found = f"invalid for ONNX Runtime ({_first_line(error)})"
                 raise UnsupportedError(NAME, "model", found, "models that ONNX Runtime runs") from error
             self._count(source.proto.graph.node, source.proto)
 
@@ -93,8 +96,9 @@ class Program:
         return [values[name] for name in self._results]
 
     def _run_alone(self, source: Source, *, qdq: bool) -> None:
-        """Run all nodes by these kernels, because ONNX Runtime is not installed."""
-        model = join(completed(source.proto), qdq=qdq)
+        """Run all nodes on these kernels, because ONNX Runtime is not installed."""
+        model = completed(source.proto)
+        join(model, qdq=qdq)
         known = {f"{each.op_domain}.{each.__name__}".lstrip(".") for each in OPS}
         if others := {name_of(node) for node in model.graph.node} - known:
             allowed = f"without the package onnxruntime {', '.join(sorted(known))}: pip install onnxruntime"
@@ -102,20 +106,20 @@ class Program:
         types = {each.name: each.type for each in model.graph.input}
         self._add([Part(True, [*model.graph.node], [*types], self._results)], model, source, types)
 
-    def _cut(self, package: ModuleType, source: Source, take: str | Sequence[str], options: Any, *, qdq: bool) -> bool:
+    def _cut(self, package: ModuleType, source: Source, wanted: Wanted, options: Any) -> bool:
         """Cut a model into steps; return False if it is better whole, or cannot be cut."""
-        names = TAKEN | ({"MatMul"} if qdq else set())
-        if take in (AUTO, ALL) and not any(name_of(node) in names for node in model_nodes(source.proto)):
+        names = TAKEN | ({"MatMul"} if wanted.qdq else set())
+        if wanted.take in (AUTO, ALL) and not any(name_of(node) in names for node in model_nodes(source.proto)):
             return False
         try:
-            plain = completed(source.proto)
-            model = join(plain, qdq=qdq)
+            model = completed(source.proto)
             graph = model.graph
-            joined = {name for node in plain.graph.node if name_of(node) == "QuantizeLinear" for name in node.output}
+            joined = {name for node in graph.node if name_of(node) == "QuantizeLinear" for name in node.output}
+            join(model, qdq=wanted.qdq)
             types = types_of(package, model, source)
             values = Values(graph, types, source, joined)
             threads = get_num_threads()
-            taken = chosen(values, take, threads, lambda: cost_of_cut(package, threads))
+            taken = chosen(values, wanted, threads, lambda: cost_of_cut(package, threads))
             parts = cut(graph, values.constants, lambda node: result_of(node) in taken)
             if not taken:
                 self.counts[PASSED_ON][f"left whole: {FASTER}"] += len(candidates(values))
@@ -123,7 +127,7 @@ class Program:
             self._add(parts, model, source, types, package, options)
         except DmlError:
             raise
-        except Exception as error:  # of ONNX's inference, or ONNX Runtime's, which have no class in common
+        except Exception as error:  # from ONNX or ONNX Runtime, whose errors have no class in common
             _log.info("onnx: a model is not cut: %s", error)
             self.counts[PASSED_ON][f"left whole: it cannot be cut ({_first_line(error)})"] += 1
             return False
@@ -165,8 +169,8 @@ class Program:
         self._steps = steps[::-1]
 
     def _session(self, package: ModuleType, given: bytes | str, options: Any, folder: str | None = None) -> Any:
-        """Return a session, exact if products may saturate: ONNX Runtime refuses that if it has int8 by int8, too."""
-        if not self._saturating:
+        """Return a session, exact if products may saturate: ONNX Runtime refuses that if it also has int8 by int8."""
+        if not self._saturating or self._exact == ALLOWED:
             return session_of(package, given, options, folder=folder)
         with contextlib.suppress(Exception):  # its errors have no class in common
             return session_of(package, given, options, folder=folder, exact=True)
@@ -189,5 +193,5 @@ class Program:
 
 
 def _first_line(error: Exception) -> str:
-    """Return what a report says of an error."""
+    """Return what a report says about an error."""
     return next(iter(str(error).splitlines()), type(error).__name__)

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from dmlcpu.interop.onnx.graphs import constants_of
+from dmlcpu.interop.onnx.graphs import constants_of, model_of_node
 from dmlcpu.interop.onnx.loading import Source
 from dmlcpu.runtime.threads import get_num_threads
 
@@ -74,11 +74,7 @@ def run_alone(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, 
     if package is None:
         return None
     feeds = {name: np.asarray(each) for name, each in zip(node.input, inputs, strict=False) if name}
-    kinds = {name: helper.np_dtype_to_tensor_dtype(each.dtype) for name, each in feeds.items()}
-    given = [helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items()]
-    graph = helper.make_graph([node], node.op_type, given, [onnx.ValueInfoProto(name=name) for name in node.output])
-    imports = [helper.make_opsetid(*each) for each in opsets.items()]
-    model = helper.make_model(graph, opset_imports=imports, ir_version=helper.find_min_ir_version_for(imports, True))
+    model = model_of_node(node, feeds, opsets)
     return tuple(session_of(package, model.SerializeToString()).run(None, feeds))
 
 
@@ -112,7 +108,7 @@ def _type(text: str, shape: list[Any] | None) -> onnx.TypeProto | None:
         return helper.make_sequence_type_proto(element)
     if kind == "map" and (element := _type(inside.partition(",")[2], None)):
         return helper.make_map_type_proto(_number(inside.partition(",")[0]), element)
-    # [] stands for an unknown rank, too.
+    # [] also stands for an unknown rank.
     is_exchanged = kind == "tensor" and _number(inside) in _EXCHANGED
     return helper.make_tensor_type_proto(_number(inside), shape or None) if is_exchanged else None
 

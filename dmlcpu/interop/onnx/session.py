@@ -1,4 +1,4 @@
-"""`onnxruntime.InferenceSession` as far as programs use it, for a change of one import line."""
+"""`onnxruntime.InferenceSession` as far as programs use it: they change one import line."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,6 +7,7 @@ import numpy as np
 
 from dmlcpu.errors import BindingError
 from dmlcpu.interop.onnx.backend import BackendRep, Tensor
+from dmlcpu.interop.onnx.choice import Wanted
 from dmlcpu.interop.onnx.graphs import NAME
 from dmlcpu.interop.onnx.loading import Model
 from dmlcpu.interop.onnx.runtime import attributes_of
@@ -28,14 +29,12 @@ class InferenceSession:
     path_or_bytes : str, os.PathLike, bytes or onnx.ModelProto
         The model, or its file.
     sess_options : onnxruntime.SessionOptions, optional
-        All of it counts in the sessions that run what these kernels do not. A pickle, and a copy, keep the attributes,
-        such as `intra_op_num_threads`, but not what methods have set: entries of the configuration, and libraries.
-        Entries that the model needs are set in it: to be exact without VNNI, and for the folder of external data.
+        They apply to the sessions that run what these kernels do not. A pickle or a copy keeps the attributes, such as
+        `intra_op_num_threads`, but not what methods have set: entries of the configuration, and libraries. The class
+        adds entries that the model needs: to be exact without VNNI, and for the folder of external data.
     providers, provider_options : optional
-        They have no effect: everything runs on the CPU.
-    take : {"auto", "all"} or sequence of str, default "auto"
-        See `Backend.prepare`.
-    qdq : bool, default False
+        No effect: everything runs on the CPU.
+    take, qdq, exact : optional
         See `Backend.prepare`.
     **kwargs
         No effect.
@@ -62,16 +61,17 @@ class InferenceSession:
         *,
         take: str | Sequence[str] = "auto",
         qdq: bool = False,
+        exact: bool = True,
         **kwargs: Any,
     ) -> None:
-        self._prepared = BackendRep(path_or_bytes, take, qdq, sess_options)
+        self._prepared = BackendRep(path_or_bytes, Wanted(take, qdq, exact), sess_options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        given, take, qdq, options = self._prepared.made_of
-        return _again, (given, take, qdq, attributes_of(options))
+        given, wanted, options = self._prepared.made_of
+        return _again, (given, wanted, attributes_of(options))
 
     def __getattr__(self, name: str) -> Any:
-        """Return what ONNX Runtime's session has besides, if it runs the whole model."""
+        """Return any other attribute of ONNX Runtime's session, if that runs the whole model."""
         session = None if name.startswith("_") else self._prepared.session
         if session is None:
             raise AttributeError(f"InferenceSession has no attribute {name!r} here: the model is no single session")
@@ -89,7 +89,7 @@ class InferenceSession:
         input_feed : mapping of str to array
             The inputs.
         run_options : optional
-            It counts where the whole model is one session of ONNX Runtime.
+            They apply where the whole model is one ONNX Runtime session.
 
         Returns
         -------
@@ -151,15 +151,15 @@ class InferenceSession:
         return self._prepared.report()
 
 
-def _again(given: Model, take: str | Sequence[str], qdq: bool, options: Any) -> InferenceSession:
-    return InferenceSession(given, options, take=take, qdq=qdq)
+def _again(given: Model, wanted: Wanted, options: Any) -> InferenceSession:
+    return InferenceSession(given, options, **wanted._asdict())
 
 
 _FLOATS = {"float32": "float", "float64": "double", "object": "string"}  # others are named as NumPy names them
 
 
 def _described(name: str, tensor: Tensor | None) -> NodeArg:
-    """Return what ONNX Runtime says of a tensor."""
+    """Return a tensor's description as ONNX Runtime writes it."""
     if tensor is None:
         return NodeArg(name, "", [])
     kind = "" if tensor.dtype is None else np.dtype(tensor.dtype).name
