@@ -76,7 +76,8 @@ def compare(table, cases, args, regime):
     print(f"## {table}, {regime}: {conditions.REGIMES[regime]}\n")
     uneven = regime in turns.UNEVEN
     figure = f"median, mean and 99th percentile of up to {turns.CALLS} calls in each" if uneven else "median"
-    print(f"Milliseconds, {figure} of {args.turns} alternating runs, {THREADS} threads; in brackets: / dmlcpu.\n")
+    runs = f"{figure} of {args.turns} alternating runs"
+    print(f"Milliseconds, {runs}, {THREADS} threads; in brackets: the ratio to dmlcpu.\n")
     print(f"| case | {' | '.join(columns)} |")
     print("|---" * (1 + len(columns)) + "|")
     results = {}
