@@ -1,12 +1,13 @@
-"""Time `dmlcpu batch`: many small files beside a plain loop, and one that is larger than memory beside cat.
+"""Time `dmlcpu batch`: a plain loop and a batch over many small files; cat and a batch on a file larger than memory.
 
     python asv_bench/batch_jobs.py small --jobs 10000
     python asv_bench/batch_jobs.py large --gigabytes 8 --max-memory 512M
 
-Contenders take turns, each in a process of its own, so that a figure is what a script waits for; it is the median of a
-contender's turns. Behind the large ones stands the most memory that the process had. Files lie in --folder and are
-removed at the end; they have just been written, so that they are read from the system's cache unless they are larger
-than that. For a minute and a half after many files were removed, ext4 takes up to three times as long to make new ones.
+Contenders run alternately, each in its own process, so that a figure is the time for which a script waits. --turns is
+the number of runs of each, and a figure is their median. Lines of the large file end with the process's peak memory.
+Files are created in --folder and removed at the end. They have just been written, so they come from the system's cache
+unless they are larger than that. For a minute and a half after many files were removed, ext4 takes up to three times as
+long to create new ones.
 """
 
 import argparse
@@ -70,7 +71,7 @@ def small(folder, jobs, turns):
             else:
                 output = what.format(out=out)
                 wanted = f'"{output}"' if output.endswith("z") else f'{{ values = "{output}" }}'
-                listing = folder / f"jobs{run_number}.toml"  # with a manifest of its own
+                listing = folder / f"jobs{run_number}.toml"  # a new name, so that it has its own manifest
                 job = f'glob = "in/*.npy"\nop = "top_k"\nattrs = {{ k = 10 }}\noutput = {wanted}\n'
                 listing.write_text(f"[[job]]\n{job}")
                 command = [*DMLCPU, "batch", str(listing), "--quiet", "--jobs", kind]
@@ -89,7 +90,7 @@ def large(folder, gigabytes, memory, turns):
     rows = int(gigabytes * 2**30 / 4 / columns)
     block = np.random.default_rng(0).standard_normal((256, columns), np.float32)
     header = {"descr": "<f4", "fortran_order": False, "shape": (rows, columns)}
-    with path.open("wb") as file:  # no mapping: a child's peak memory begins with that of the process that forks it
+    with path.open("wb") as file:  # not mapped: a child's peak memory begins with that of the process that forks it
         np.lib.format.write_array_header_1_0(file, header)
         for start in range(0, rows, 256):
             np.roll(block, start, 1)[: rows - start].tofile(file)
@@ -118,7 +119,7 @@ def main():
     parser.add_argument("--gigabytes", type=float, default=8)
     parser.add_argument("--max-memory", default="512M")
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="where files are made, by default where the system has them")
+    parser.add_argument("--folder", type=Path, help="where files are created (default: where the system does)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         if args.case == "small":

@@ -1,8 +1,8 @@
-"""The comparison as data: one JSON file for each cell, a case in a regime, with the samples of all contenders.
+"""The comparison as data: one JSON file for each cell (a case in a regime) with the samples of all contenders.
 
     comparisons/MACHINE/TABLE/CASE.REGIME.json
 
-Figures and charts are made of these files alone.
+All figures and charts are made from these files.
 """
 
 import json
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent / "comparisons"
-DIGITS = 4  # of a sample
+DIGITS, SHOWN = 4, 3  # of a sample, and of a figure in a table
 
 
 @dataclass
 class Cell:
-    """What was measured of one case in one regime, in one process, in turns."""
+    """What was measured of one case in one regime, in one process, in alternating runs."""
 
     table: str
     case: str
@@ -26,14 +26,14 @@ class Cell:
     threads: int
     turns: int
     date: str
-    commit: str  # with a plus sign if files had changed since
+    commit: str  # with a plus sign if files have changed since
     machine: dict[str, Any]  # name, cpu, cores, memory in GiB, features
     versions: dict[str, str]
-    # Seconds a call, by contender. Uneven regimes have one sample a call, the others one a turn.
+    # Seconds a call, by contender. Uneven regimes have one sample for each call, the others one for each run.
     samples: dict[str, list[float]]
-    refused: dict[str, str] = field(default_factory=dict)  # why a contender has no samples
-    wrong: dict[str, str] = field(default_factory=dict)  # contenders whose result is wrong, with what is
-    # What the case needs at least, and what the machine gave at most, in the same turns: bytes or products.
+    refused: dict[str, str] = field(default_factory=dict)  # the reason why a contender has no samples
+    wrong: dict[str, str] = field(default_factory=dict)  # contenders with a wrong result, and what is wrong
+    # The least that the case needs, and the most that the machine gave in the same runs: bytes or products.
     work: dict[str, float] = field(default_factory=dict)
     limit: dict[str, float] = field(default_factory=dict)  # a second
 
@@ -53,17 +53,23 @@ class Cell:
         return statistics.median(self.samples[contender])
 
     def ratio(self, contender, to="dmlcpu"):
-        """Return how many times as long as another a contender takes, or None where one of them has no figure.
+        """Return how many times as long as another a contender takes, or None if one of them has no figure.
 
-        It is the median over the turns, in which they follow one another: on shared machines all calls may take twice
-        as long for seconds, and a ratio of medians of all turns would tell of these seconds.
+        It is the quotient of the two medians as tables show them: readers who divide find the same ratio.
         """
-        if self.median(contender) is None or self.median(to) is None:
+        theirs, ours = self.median(contender), self.median(to)
+        if theirs is None or ours is None:
             return None
-        ours, theirs = self.samples[to], self.samples[contender]
-        if len(ours) != len(theirs):  # of uneven calls
-            return self.median(contender) / self.median(to)
-        return statistics.median(theirs[turn] / ours[turn] for turn in range(len(ours)))
+        return shown(theirs) / shown(ours)
+
+
+def shown(median):
+    """Return a median as tables show it."""
+    return float(f"{median:.{SHOWN}g}")
+
+
+def p99(samples):
+    return statistics.quantiles(samples, n=100)[-1] if len(samples) > 1 else samples[0]
 
 
 def rounded(samples):

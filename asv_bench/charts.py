@@ -1,18 +1,21 @@
 """The charts of the comparison, drawn from saved cells."""
 
+import itertools
 import re
 import statistics
 from pathlib import Path
 
 import drawing
 from drawing import Chart
+from formats import ratio as shown
 from matplotlib.ticker import NullLocator
 from selections import FRONT, MACHINE, TITLES
 
 DOCS = Path(__file__).parents[1] / "docs"
 CHARTS = DOCS / "charts"
 PEERS = ("numpy", "onnxruntime", "torch")
-SWEEPS = {  # table: what varies, and the sizes by which its cases are told apart
+LIMITS = "Part of the machine's limit"
+SWEEPS = {  # table: what varies, its meaning, and a pattern of the cases, which finds the size
     "top_k_sizes": ("n", "elements of each of 100 rows, k = 10", r"100x(\d+) k 10 float32"),
     "top_k_sizes k": ("k", "k of each of 100 rows of 10,000", r"100x10000 k (\d+) float32"),
     "quantized_matmul_sizes": ("m", "rows of A, times 1,024 x 1,024, packed", r"(\d+)x1024x1024 .*"),
@@ -29,32 +32,33 @@ def of(data):
 
 def of_machine(name, cells):
     steady = [cell for cell in cells if cell.regime == "steady"]
-    charts = [front(steady)] if name == MACHINE else []
-    folder = CHARTS / name
-    for table in [table for table in TITLES if not table.endswith("_sizes")]:
-        if some := [cell for cell in steady if cell.table == table and times(cell)]:
-            charts.append(ratios(folder / f"{table}.svg", TITLES[table], some))
-    for unit in ("bytes", "products"):
-        if some := [cell for cell in steady if cell.limit.get(unit) and cell.table in _LIMITED]:
-            charts.append(roofline(folder / f"roofline_{unit}.svg", unit, some))
-    return charts + sweeps(folder, steady)
+    return ([front(steady)] if name == MACHINE else []) + list(itertools.chain(*by_section(name, cells).values()))
 
 
+def by_section(name, cells):
+    """Return the charts of each section of a machine's page, by table; those of the machine's limit are LIMITS."""
+    folder, steady, found = CHARTS / name, [cell for cell in cells if cell.regime == "steady"], {}
+    for table in TITLES:
+        some = [cell for cell in steady if cell.table == table and times(cell)]
+        found[table] = sweeps(folder, table, some)
+        if some and not found[table]:
+            found[table] = [ratios(folder / f"{table}.svg", TITLES[table], some)]
+    limited = {unit: [cell for cell in steady if cell.limit.get(unit) and cell.table in _LIMITED] for unit in _UNITS}
+    found[LIMITS] = [roofline(folder / f"roofline_{unit}.svg", unit, some) for unit, some in limited.items() if some]
+    return found
+
+
+_UNITS = ("bytes", "products")
 _LIMITED = ("top_k", "scatter_nd", "quantized_matmul", "matmul_integer", "matmul_integer_to_float", "quantize_linear")
 
 
-def of_page(name, cells):
-    """Return the lines of a machine's page that show its charts."""
-    return [line for chart in of_machine(name, cells) for line in drawing.images(chart.path, DOCS, chart.words)]
-
-
 def times(cell):
-    """Return how many times as long as dmlcpu each peer takes that gave the right result."""
+    """Return how many times as long as dmlcpu each peer with a correct result takes."""
     return {peer: cell.ratio(peer) for peer in PEERS if cell.ratio(peer)}
 
 
 def ratios(path, title, cells, labels=None):
-    """Return bars of the best peer's time over dmlcpu's, with a mark for each peer."""
+    """Return bars of the fastest peer's time divided by dmlcpu's, with a mark for each peer."""
     rows = [(labels[number] if labels else cell.case, times(cell)) for number, cell in enumerate(cells)]
     rows = [(label, found) for label, found in rows if found]
 
@@ -65,7 +69,7 @@ def ratios(path, title, cells, labels=None):
             faster = {"color": drawing.COLOURS["dmlcpu"][mode], "alpha": 0.35}
             slower = {"facecolor": "none", "edgecolor": drawing.INK[mode], "hatch": "////"}
             axes.barh(place, best - 1, left=1, height=0.6, **(faster if best >= 1 else slower))
-            at_the_right(axes, place, f"{best:.2g}")
+            at_the_right(axes, place, shown(best))
             for peer, value in found.items():
                 axes.plot(
                     value, place, **{**drawing.look(peer, mode), "linestyle": "none"}, markersize=5, clip_on=False
@@ -76,20 +80,19 @@ def ratios(path, title, cells, labels=None):
         drawing.name_rows(axes, list(places), [label for label, _ in rows])
         axes.set_xlim(min(0.5, 0.8 * min(min(found.values()) for _, found in rows)), None)
         axes.set_xlabel(
-            "times as long as dmlcpu; at the right the best of them (hatched: dmlcpu is slower)", loc="right"
+            "times as long as dmlcpu; the figure: the fastest of them (hatched: dmlcpu is slower)", loc="right"
         )
         axes.grid(axis="x")
         axes.set_axisbelow(True)
         legend(axes, mode, title, [peer for peer in PEERS if any(peer in found for _, found in rows)])
 
-    words = f"{title}: the times of other libraries as multiples of dmlcpu's. The best of them: "
-    words += "; ".join(f"{label}: {min(found.values()):.2g}" for label, found in rows)
+    words = f"{title}: how many times as long as dmlcpu other libraries take; the table has the figures"
     size, narrow = (9, 1.6 + 0.27 * len(rows)), (1.9 + 0.42 * len(rows), 1)
-    return Chart(path, words.replace("`", ""), rows, draw, size, narrow=narrow)
+    return Chart(path, words, [title, rows], draw, size, narrow=narrow)
 
 
 def legend(axes, mode, title, contenders):
-    """Write the title, and below it the contenders' names."""
+    """Write the title and, below it, the names of the contenders."""
     handles = [
         axes.plot([], [], **{**drawing.look(each, mode), "linestyle": "none"}, label=drawing.NAMES[each])[0]
         for each in contenders
@@ -115,9 +118,9 @@ def front(cells):
 
 
 def roofline(path, unit, cells):
-    """Return bars of the part of the machine's limit that dmlcpu reaches in its best turn.
+    """Return bars of the part of the machine's limit that dmlcpu reaches in its fastest run.
 
-    Where cores are shared for seconds, the limit of a cell may be that of such seconds: it is then the usual one.
+    If other programs use the cores for seconds, a cell's limit may be too low: the median of all limits is the least.
     """
     usual = statistics.median(cell.limit[unit] for cell in cells)
     rows = [
@@ -138,14 +141,14 @@ def roofline(path, unit, cells):
         drawing.name_rows(axes, list(places), [label for label, _ in rows])
         axes.set_ylim(-0.6, len(rows) - 0.4)
         axes.set_xlabel(f"part {what}, on as many threads; beyond 1: in the caches", loc="right")
-        axes.figure.suptitle(f"Part of the machine's limit: {unit}", x=0.01, ha="left", fontweight="bold", fontsize=11)
+        axes.figure.suptitle(f"{LIMITS}: {unit}", x=0.01, ha="left", fontweight="bold", fontsize=11)
 
     words = f"The part {what} that dmlcpu reaches: " + "; ".join(f"{case}: {part:.2f}" for case, part in rows)
     return Chart(path, words, rows, draw, (9, 1.3 + 0.27 * len(rows)), narrow=(1.6 + 0.42 * len(rows), 1))
 
 
 def at_the_right(axes, place, text):
-    """Write a figure beside a row."""
+    """Write a figure at the end of a row."""
     axes.annotate(
         text,
         (1, place),
@@ -157,22 +160,22 @@ def at_the_right(axes, place, text):
     )
 
 
-def sweeps(folder, cells):
-    """Return the charts of time against a size."""
+def sweeps(folder, table, cells):
+    """Return the charts of a table that show time against a size."""
     charts = []
     for key, (name, words, pattern) in SWEEPS.items():
         points = []
-        for cell in cells:
-            if cell.table == key.split()[0] and (match := re.fullmatch(pattern, cell.case)):
+        for cell in cells if key.split()[0] == table else ():
+            if match := re.fullmatch(pattern, cell.case):
                 medians = {each: cell.median(each) for each in ("dmlcpu", *PEERS) if cell.median(each)}
                 points.append([int(match[1]), medians])
         if len(points) > 1:
-            charts.append(sweep(folder / f"{key.split()[0]}_{name}.svg", name, words, sorted(points)))
+            charts.append(sweep(folder / f"{table}_{name}.svg", name, words, sorted(points)))
     return charts
 
 
 def sweep(path, name, words, points):
-    """Return lines of each contender's time against a size."""
+    """Return a line for each contender: its time against a size."""
     contenders = [each for each in ("dmlcpu", *PEERS) if any(each in medians for _, medians in points)]
 
     def draw(axes, mode):

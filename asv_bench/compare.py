@@ -1,4 +1,4 @@
-"""Time dmlcpu beside its peers, in turns; print Markdown tables, and keep the samples as data.
+"""Time dmlcpu and other libraries in alternating runs, print Markdown tables, and save the samples.
 
     python asv_bench/compare.py
     python asv_bench/compare.py top_k top_k_types --cases 1000x10000 --turns 25
@@ -6,12 +6,12 @@
     python asv_bench/compare.py top_k at --regime oversubscribed --first 2
     python asv_bench/compare.py --save      # also write a file for each cell to comparisons/
     python asv_bench/compare.py --render    # write the figures of these files into the documentation, and draw charts
-    python asv_bench/compare.py --check     # fail if a figure of the documentation is another than theirs
+    python asv_bench/compare.py --check     # fail if a figure in the documentation differs from theirs
 
-Machines are shared and noisy: quote only ratios of one run, in which contenders take turns. A figure is the median of a
-contender's turns. The regime is the activity before and during a turn (benchmarks/conditions.py). Where threads compete
-for cores a few calls take much longer than the others, so there each call is timed, and the figures are the median, the
-mean and the 99th percentile.
+Machines are shared and noisy: quote only ratios of one process, in which contenders alternate. --turns is the number of
+runs of each contender, and a figure is their median. The regime is the activity before and during a run
+(benchmarks/conditions.py). If threads compete for cores, a few calls take much longer than the others: then each call
+is timed, and the figures are the median, the mean and the 99th percentile.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def main(arguments=None):
 
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tables", nargs="*", default=list(TABLES), metavar="TABLE", help=f"of {', '.join(TABLES)}")
+    parser.add_argument("tables", nargs="*", default=list(TABLES), metavar="TABLE", help=f"any of {', '.join(TABLES)}")
     parser.add_argument("--cases", default="", metavar="TEXT", help="only cases whose name contains this")
     parser.add_argument("--first", type=int, metavar="N", help="only the first N of them in each table")
     parser.add_argument("--turns", type=int, default=15, metavar="N", help="default: %(default)s")
@@ -58,13 +58,13 @@ def parse_arguments(arguments):
     parser.add_argument(
         "--regime", nargs="+", choices=conditions.REGIMES, default=["steady"], metavar="REGIME", help=regimes
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, in seconds, to a file, too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures, in seconds, to a file")
     parser.add_argument("--save", action="store_true", help="write the samples of each cell to asv_bench/comparisons")
     parser.add_argument("--render", action="store_true", help="write saved figures into the documentation")
     parser.add_argument("--check", action="store_true", help="check that the documentation has the saved figures")
     args = parser.parse_args(arguments)
     if unknown := set(args.tables) - set(TABLES):
-        parser.error(f"no table {', '.join(unknown)}; there are {', '.join(TABLES)}")
+        parser.error(f"no table {', '.join(unknown)}; allowed: {', '.join(TABLES)}")
     return args
 
 
@@ -75,8 +75,9 @@ def compare(table, cases, args, regime):
     columns = [*implementations, *([turns.STEADY, "paused / steady"] if paused else [])]
     print(f"## {table}, {regime}: {conditions.REGIMES[regime]}\n")
     uneven = regime in turns.UNEVEN
-    figure = f"median, mean and 99th percentile of up to {turns.CALLS} calls in each" if uneven else "medians"
-    print(f"Milliseconds, {figure} of {args.turns} turns, {THREADS} threads; in brackets: times as long as dmlcpu.\n")
+    figure = f"median, mean and 99th percentile of up to {turns.CALLS} calls in each" if uneven else "median"
+    runs = f"{figure} of {args.turns} alternating runs"
+    print(f"Milliseconds, {runs}, {THREADS} threads; in brackets: the ratio to dmlcpu.\n")
     print(f"| case | {' | '.join(columns)} |")
     print("|---" * (1 + len(columns)) + "|")
     results = {}
@@ -101,7 +102,7 @@ def compare(table, cases, args, regime):
 
 
 def shown(found, name):
-    """Return the figures of an implementation, in milliseconds, and how many times dmlcpu's they are."""
+    """Return the figures of an implementation in milliseconds, and their ratios to dmlcpu's."""
     kinds = [kind for kind in ("", *(f" {each}" for each in turns.SPREAD)) if name + kind in found]
     if not kinds:
         return "-"

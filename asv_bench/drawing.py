@@ -1,5 +1,5 @@
-"""Charts as SVG files, light and dark, which are the same for the same data: no date, no random names, no digits of
-rounding. Contenders are told apart by marks and hatches, too. Text stays text.
+"""Charts as light and dark SVG files. The same data give the same files, without dates and random names. Contenders
+differ in marks and lines as well as in colours. Text remains text.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ NAMES = {"dmlcpu": "dmlcpu", "numpy": "NumPy", "onnxruntime": "ONNX Runtime", "t
 
 
 def family(contender):
-    """Return the library that a contender is of: "dmlcpu compiled" is of dmlcpu."""
+    """Return the library of a contender: dmlcpu for "dmlcpu compiled"."""
     return contender.split()[0]
 
 
@@ -45,7 +45,7 @@ def look(contender, mode):
 
 @contextlib.contextmanager
 def styled(mode):
-    """Let charts have the colours of a mode."""
+    """Draw charts in the colours of a mode."""
     ink = INK[mode]
     settings = {
         "svg.hashsalt": "dmlcpu",
@@ -98,7 +98,7 @@ class Chart:
             yield path.with_stem(f"{path.stem}-dark"), "dark", *shape
 
     def is_drawn(self):
-        """Whether all files are drawn from these data."""
+        """Whether all files exist and are drawn from these data."""
         files = [path for path, *_ in self.forms]
         return all(file.is_file() and self.digest in file.read_text("utf-8") for file in files)
 
@@ -117,7 +117,7 @@ class Chart:
 
 
 def plain_ticks(axis):
-    """Let a logarithmic axis have plain numbers: 1, 2, 5, 10."""
+    """Label a logarithmic axis with plain numbers: 1, 2, 5, 10."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_minor_formatter(NullFormatter())

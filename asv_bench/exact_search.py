@@ -1,11 +1,11 @@
-"""Time exact search among byte or float vectors, in turns with other libraries.
+"""Time exact search among byte or float vectors, alternating with other libraries.
 
     python asv_bench/exact_search.py
     python asv_bench/exact_search.py --floats
     python asv_bench/exact_search.py --vectors "100000x384 k 10" --queries 1 32 --turns 9
 
-A figure is the median of a contender's turns in milliseconds. Each turn of one query repeats the call for a while.
-The last column is the best of the others, divided by dmlcpu.
+--turns is the number of alternating runs, and a figure is their median in milliseconds. A run of one query repeats the
+call for a while. The last column is the fastest of the others, divided by dmlcpu.
 """
 
 import argparse
@@ -15,12 +15,12 @@ import time
 import saving
 from benchmarks import conditions, float_search, search
 
-LONGEST = 3  # seconds of a call: contenders that take longer are left out
-_TURN = 0.03  # seconds of calls in a turn, at least
+LONGEST = 3  # seconds of a call: contenders that take longer are skipped
+_TURN = 0.03  # seconds of calls in a run, at least
 
 
 def measure(call, seconds=_TURN):
-    """Return the milliseconds of a call: the median of those of a turn, after a rest and an untimed call."""
+    """Return the milliseconds of a call: the median of the calls in a run, after a rest and an untimed call."""
     time.sleep(conditions.REST)
     call()
     times, end = [], time.perf_counter() + seconds
@@ -43,7 +43,7 @@ def contenders(module, names, *given):
 
 
 def row(searches, queries, k, turns):
-    """Return the samples of each contender, in milliseconds, and why others have none."""
+    """Return the samples of each contender in milliseconds, and the reasons why others have none."""
     calls, refused = {}, {}
     for name, each in searches.items():
         start = time.perf_counter()
@@ -61,7 +61,7 @@ def row(searches, queries, k, turns):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--floats", action="store_true", help="among floats, of usual and of hostile data")
+    parser.add_argument("--floats", action="store_true", help="search among floats, of usual and of hostile data")
     parser.add_argument("--vectors", nargs="+", metavar="CASE", help="(default: all)")
     parser.add_argument("--queries", type=int, nargs="+", default=search.QUERIES, metavar="N")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="contenders (default: all)")

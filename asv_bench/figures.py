@@ -1,23 +1,27 @@
 """Write the figures of the saved cells into the documentation, or check that it has them.
 
-A block of a text between these two lines is made of the data (in Markdown, HTML comments with the same words):
+A block of a text between these two lines is made from the data (in Markdown, HTML comments with the same words):
 
     .. figures: NAME
     .. figures: end
 
-selections.py says what a name stands for. Besides, each machine has a page of all its cells, and charts.
+selections.py says what a name stands for. Each machine also has a page of all its cells, with charts. In pages that
+compare libraries, a ratio is either in such a block or in a paragraph that names the day of the measurement.
 """
 
 import difflib
 import re
 import statistics
 import sys
+import textwrap
 from pathlib import Path
 
 import cells
 import charts
-from benchmarks.turns import UNEVEN
-from selections import CALLERS, EVERY, SELECTIONS, TITLES, Row, Sentence, Throughput
+import machine_page
+from cells import p99
+from formats import NONE, circumstances, markdown, named, number, ratio, restructured
+from selections import EVERY, SELECTIONS, Overview, Row, Sentence, Throughput, Time
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -29,41 +33,34 @@ BLOCKS = {
         r"(?ms)^(?P<open><!-- figures: (?P<name>\S+) -->\n)(?P<text>.*?)^(?P<close><!-- figures: end -->)$"
     ),
 }
-NONE = "n/a"  # not a dash, which reStructuredText takes for a list
-NAMES = {
-    "dask topk": "Dask topk",
-    "dask topk and argtopk": "Dask topk and argtopk",
-    "dmlcpu all": 'take="all"',
-    "dmlcpu out": "dmlcpu with out",
-    "faiss flat": "FAISS flat",
-    "faiss sq8": "FAISS 8 bits",
-    "numkong": "NumKong",
-    "numpy": "NumPy",
-    "onnxruntime": "ONNX Runtime",
-    "reference": "reference evaluator",
-    "torch": "PyTorch",
-    "torch on dmlcpu": "PyTorch on dmlcpu",
-}
+COMPARING = ("README.md", "docs/index.rst", "docs/performance.rst", "docs/numba.rst", "docs/coming_from_*.rst")
+PARAGRAPH = re.compile(r"(?s)\S.*?(?=\n\n+\S|\Z)")  # with what is indented below it
+RATIO = re.compile(r"\d(?:x| times)\b(?! *\d)|\b(?:twice|(?<!many )times) as (?:fast|long)\b")
+DAY = re.compile(r"\b20\d\d-\d\d-\d\d\b")
+WIDTH = 130  # of a line of a sentence
 
 
 class UnknownFiguresError(ValueError):
-    """A text asks for figures that are not there."""
+    """A text asks for figures that do not exist."""
 
 
 def main(check=False):
-    """Write all figures, or report those that are not as in the data; return the exit code."""
+    """Write all figures, or report those that differ from the data; return the exit code."""
     data = cells.load()
-    wanted = {**texts(data), **pages(data)}
+    wanted = {**texts(data), **machine_page.pages(data)}
     stale = {path: text for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text}
     old_charts = [chart for chart in charts.of(data) if not chart.is_drawn()]
     if check:
+        without_data = list(loose())
         for path, text in stale.items():
             print(difference(path, text))
         for chart in old_charts:
             print(f"{chart.path.relative_to(ROOT)} is not drawn from the data of today")
+        for path, line, words in without_data:
+            print(f"{path.relative_to(ROOT)}:{line}: '{words}' is neither in a block of figures nor has it a day")
         if stale or old_charts:
             print("run: python asv_bench/compare.py --render")
-        return 1 if stale or old_charts else 0
+        return 1 if stale or old_charts or without_data else 0
     for path, text in stale.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
@@ -74,10 +71,20 @@ def main(check=False):
 
 
 def difference(path, text):
-    """Return the lines of a file that are not as in the data."""
+    """Return the lines of a file that differ from those made from the data."""
     before = path.read_text("utf-8").splitlines() if path.is_file() else []
     name = path.relative_to(ROOT).as_posix()
-    return "\n".join(difflib.unified_diff(before, text.splitlines(), name, f"{name}, of the data", lineterm="", n=0))
+    return "\n".join(difflib.unified_diff(before, text.splitlines(), name, f"{name}, from the data", lineterm="", n=0))
+
+
+def loose():
+    """Yield path, line and words of each ratio that has neither data nor the day of its measurement."""
+    for path in sorted(found for pattern in COMPARING for found in ROOT.glob(pattern)):
+        text = BLOCKS[path.suffix].sub(lambda match: "\n" * match[0].count("\n"), path.read_text("utf-8"))
+        for paragraph in PARAGRAPH.finditer(text):
+            for match in RATIO.finditer(paragraph[0]) if not DAY.search(paragraph[0]) else ():
+                place = paragraph.start() + match.start()
+                yield path, text.count("\n", 0, place) + 1, text[max(0, place - 20) : place + 20].replace("\n", " ")
 
 
 def texts(data):
@@ -93,17 +100,28 @@ def texts(data):
 def block(match, path, data):
     name = match["name"]
     if name not in SELECTIONS:
-        raise UnknownFiguresError(f"{path.name}: no figures are named {name}; there are {', '.join(SELECTIONS)}")
+        raise UnknownFiguresError(f"{path.name}: no figures are named {name}; allowed: {', '.join(SELECTIONS)}")
     selection = SELECTIONS[name]
     here = selection.machine, selection.regime
     of_machine = [cell for cell in data if (cell.machine["name"], cell.regime) == here]
+    is_markdown = path.suffix == ".md"
     if isinstance(selection, Sentence):
-        made = sentence(selection, of_machine, code="`" if path.suffix == ".md" else "``")
+        made = sentence(name, selection, of_machine)
+        made = made.replace("``", "`") if is_markdown else made
     else:
-        table = (throughput if isinstance(selection, Throughput) else selected)(name, selection, of_machine)
-        made = markdown(*table) if path.suffix == ".md" else restructured(*table)
-    space = "\n" if path.suffix == ".rst" else ""
+        table = table_of(name, selection, of_machine)
+        made = markdown(*table) if is_markdown else restructured(*table)
+    space = "" if is_markdown else "\n"
     return f"{match['open']}{space}{made}{space}{match['close']}"
+
+
+def table_of(name, selection, of_machine):
+    """Return the title, the head and the rows of a table."""
+    if isinstance(selection, Overview):
+        return machine_page.overview(of_machine)
+    if isinstance(selection, Throughput):
+        return throughput(name, selection, of_machine)
+    return selected(name, selection, of_machine)
 
 
 def selected(name, selection, of_machine):
@@ -114,36 +132,47 @@ def selected(name, selection, of_machine):
         wanted = [Row(cell.case, cell.table, cell.case) for cell in of_machine if cell.table == selection.rows]
     else:
         wanted = selection.rows
-    found = {(cell.table, cell.case): cell for cell in of_machine}
-    if missing := [row for row in wanted if (row.table, row.case) not in found] or not wanted:
-        raise UnknownFiguresError(f"figures {name}: these cells are not saved: {missing}")
-    used = [found[row.table, row.case] for row in wanted]
+    used = cells_of(name, wanted, of_machine)
     rows = [[row.label, *figures(cell, selection)] for row, cell in zip(wanted, used, strict=True)]
-    unit = "microseconds" if selection.microseconds else "milliseconds"
     names = [named(each, used[0]) for each in selection.times]
-    head = [selection.head, *(f"{each}, {unit}" for each in names)]
-    head += [f"{named(each, used[0])} / {named(selection.times[-1], used[0])}" for each in selection.ratios]
-    return circumstances(used), head, rows
+    head = [selection.head, *names, *(f"{named(each, used[0])} / {names[0]}" for each in selection.ratios)]
+    unit = "microseconds" if selection.microseconds else "milliseconds"
+    title = circumstances(used, f"{unit}, median of alternating runs")
+    return f"{selection.title}. {title}" if selection.title else title, head, rows
 
 
-def sentence(selection, of_machine, code):
-    """Return a sentence with the least and the greatest ratio of each contender's time to dmlcpu's."""
+def cells_of(name, rows, of_machine):
+    """Return the cells of rows."""
     found = {(cell.table, cell.case): cell for cell in of_machine}
-    parts = []
-    for contender in selection.contenders:
-        ratios = [found[row.table, row.case].ratio(contender) for row in selection.rows]
-        parts.append(f"{min(ratios):.0f} to {max(ratios):.0f} times as fast as {NAMES[contender]}")
-    return f"{code}{selection.function}{code} is {' and '.join(parts)}.\n"
+    if missing := [row for row in rows if (row.table, row.case) not in found] or not rows:
+        raise UnknownFiguresError(f"figures {name}: these cells are not saved: {missing}")
+    return [found[row.table, row.case] for row in rows]
+
+
+def sentence(name, selection, of_machine):
+    """Return sentences with their figures."""
+
+    def spoken(figure):
+        if isinstance(figure, Time):
+            (cell,) = cells_of(name, [figure.row], of_machine)
+            return number(cell.median(figure.contender) * 1e6 / figure.per)
+        used = of_machine if figure.rows == EVERY else cells_of(name, figure.rows, of_machine)
+        ratios = [cell.ratio(contender, figure.to) for cell in used for contender in figure.contenders]
+        ends = dict.fromkeys([ratio(min(ratios)), ratio(max(ratios))])
+        return " to ".join(ends)
+
+    text = selection.text.format_map({key: spoken(figure) for key, figure in selection.figures.items()})
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 def throughput(name, selection, of_machine):
     """Return the title, the head and the rows of calls that several Python threads make, each one after the other."""
     used = [cell for cell in of_machine if cell.table == selection.table]
     if not used:
-        raise UnknownFiguresError(f"figures {name}: no cells are saved of {selection.table}")
+        raise UnknownFiguresError(f"figures {name}: no cells of {selection.table} are saved")
     head = ["Python threads and their calls"]
     for contender in selection.times:
-        head += [f"{named(contender, used[0])}: calls a second", "99th percentile, milliseconds"]
+        head += [f"{named(contender, used[0])}: calls a second", "99th percentile"]
     rows = []
     for cell in sorted(used, key=lambda cell: (cell.case.partition(": ")[2], int(cell.case.split()[0]))):
         row = [cell.case]
@@ -152,124 +181,16 @@ def throughput(name, selection, of_machine):
             rate = int(cell.case.split()[0]) / statistics.fmean(samples) if known else 0
             row += [number(rate), number(p99(samples) * 1e3)] if known else [NONE, NONE]
         rows.append(row)
-    return circumstances(used).replace("medians of turns", "of all calls"), head, rows
+    return circumstances(used, "calls a second, and the 99th percentile of all calls in milliseconds"), head, rows
 
 
 def figures(cell, selection):
     """Return the times of a row, and the ratios."""
     scale = (1e6 if selection.microseconds else 1e3) / selection.per
     times = [cell.median(contender) for contender in selection.times]
-    ratios = [cell.ratio(contender, selection.times[-1]) for contender in selection.ratios]
+    ratios = [cell.ratio(contender, selection.times[0]) for contender in selection.ratios]
     row = [NONE if each is None else number(each * scale) for each in times]
     return [*row, *(NONE if each is None else ratio(each) for each in ratios)]
-
-
-def named(contender, cell):
-    """Return a contender with its version."""
-    packages = {"dask topk": "dask", "faiss flat": "faiss-cpu", "faiss sq8": "faiss-cpu"}
-    name, version = NAMES.get(contender, contender), cell.versions.get(packages.get(contender, contender))
-    return name if version is None or contender == "dmlcpu" else f"{name} {short(version)}"
-
-
-def short(version):
-    """Return a version's first numbers."""
-    return ".".join(version.split("+")[0].split(".")[:2])
-
-
-def circumstances(used):
-    """Return the machine and the days of some cells, in a few words."""
-    first, days = used[0], sorted({cell.date for cell in used})
-    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    return f"{first.machine['cpu']}, {first.threads} threads, {when}; medians of turns"
-
-
-def number(value):
-    """Return a figure with three digits."""
-    return f"{float(f'{value:.3g}'):,.{max(0, 2 - exponent(value))}f}"
-
-
-def exponent(value):
-    return int(f"{value:e}".partition("e")[2])
-
-
-def ratio(value):
-    return number(value) if value < 10 else f"{value:.0f}"
-
-
-def restructured(title, head, rows, first=40):
-    """Return a list-table; first: the width of the first column, where others have 15."""
-    widths = " ".join([str(first), *(["15"] * (len(head) - 1))])
-    lines = [f".. list-table:: {title}", "   :header-rows: 1", f"   :widths: {widths}", ""]
-    for row in (head, *rows):
-        lines += [f"   {'  ' if i else '* '}- {cell}".rstrip() for i, cell in enumerate(row)]
-    return "\n".join(lines) + "\n"
-
-
-def markdown(title, head, rows):
-    """Return a Markdown table, and its title below."""
-    lines = [f"| {' | '.join(row)} |".replace("``", "`") for row in (head, ["---"] * len(head), *rows)]
-    return "\n".join([*lines, "", f"{title}."]) + "\n"
-
-
-def pages(data):
-    """Return the page of each machine with all its cells."""
-    machines = sorted({cell.machine["name"] for cell in data})
-    return {
-        DOCS / "comparison" / f"{name}.rst": page([c for c in data if c.machine["name"] == name]) for name in machines
-    }
-
-
-def page(of_machine):
-    first = of_machine[0]
-    title = f"{first.machine['cpu']}, {first.machine['cores']} cores"
-    versions = ", ".join(f"{name} {version}" for name, version in first.versions.items())
-    features = ", ".join(first.machine["features"])
-    commits = ", ".join(sorted({cell.commit for cell in of_machine}))
-    lines = [
-        title,
-        "=" * len(title),
-        "",
-        f"Instruction sets: {features}. {first.machine['memory_gib']} GiB of memory. {versions}. Commits: {commits}.",
-        "",
-    ]
-    lines += charts.of_page(first.machine["name"], of_machine)
-    for table in sorted({cell.table for cell in of_machine}, key=list(TITLES).index):
-        lines += [TITLES[table], "-" * len(TITLES[table]), ""]
-        for regime in ("steady", "paused", *UNEVEN, CALLERS):
-            some = [cell for cell in of_machine if (cell.table, cell.regime) == (table, regime)]
-            lines += whole_table(regime, some) if some else []
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def whole_table(regime, some):
-    """Return a table of all cells of a table in a regime, and what is wrong or missing in it."""
-    names = [name for name in some[0].samples if any(name in cell.samples for cell in some)]
-    names += [name for cell in some for name in cell.samples if name not in names]
-    names = list(dict.fromkeys(names))
-    kind = "medians" if regime in ("steady", "paused") else "medians and 99th percentiles of calls"
-    title = f"{regime.capitalize()}: milliseconds, {kind}; in brackets: times as long as dmlcpu"
-    rows = [[cell.case, *(shown(cell, name) for name in names)] for cell in some]
-    faults = [f"{cell.case}: {name}: {fault}." for cell in some for name, fault in cell.wrong.items()]
-    text = restructured(title, ["case", *(NAMES.get(name, name) for name in names)], rows)
-    return [text, *(["Wrong results, which have no figure: " + " ".join(faults), ""] if faults else [])]
-
-
-def shown(cell, name):
-    """Return a contender's time, and how many times dmlcpu's it is; losses of dmlcpu are in bold."""
-    median = cell.median(name)
-    if median is None:
-        return "wrong" if name in cell.wrong else NONE
-    text = number(median * 1e3)
-    if cell.regime in (*UNEVEN, CALLERS):
-        text += f", {number(p99(cell.samples[name]) * 1e3)}"
-    times = None if name.startswith("dmlcpu") else cell.ratio(name)
-    if times is None:
-        return text
-    return f"{text} ({ratio(times)})" if times >= 1 else f"{text} **({ratio(times)})**"
-
-
-def p99(samples):
-    return statistics.quantiles(samples, n=100)[-1] if len(samples) > 1 else samples[0]
 
 
 if __name__ == "__main__":

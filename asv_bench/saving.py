@@ -1,4 +1,4 @@
-"""Measure a cell of the comparison with all that its file keeps."""
+"""Measure a cell of the comparison, with everything that its file keeps."""
 
 import datetime
 import importlib.metadata
@@ -21,13 +21,13 @@ ROOT = Path(__file__).parents[1]
 
 
 def measured(table, name, case, regime, contenders, refused, count):
-    """Return the cell of a case, after `count` turns. A steady cell has the machine's limit as another contender."""
+    """Return the cell of a case after `count` runs. In a steady cell, the machine's limit is another contender."""
     truth = peers.arrays(case.dmlcpu()())
     amount, unit = case.work(truth)
     wrong = {}
     for contender in contenders:
-        if not contender.startswith("dmlcpu") and (fault := peers.fault(case, contender, truth[0])):
-            wrong[contender] = fault
+        if not contender.startswith("dmlcpu") and (error := peers.fault(case, contender, truth[0])):
+            wrong[contender] = error
     timed, limit = dict(contenders), limits.of(unit) if regime == "steady" else None
     if limit:
         timed[LIMIT] = Contender(limit, "dmlcpu", "steady")
@@ -41,7 +41,7 @@ def measured(table, name, case, regime, contenders, refused, count):
 
 
 def cell(table, name, samples, count, regime="steady"):
-    """Return the cell of some samples, in seconds, which were taken now, here."""
+    """Return the cell of samples, in seconds, taken on this machine today."""
     return Cell(
         table=table,
         case=name,
@@ -57,7 +57,7 @@ def cell(table, name, samples, count, regime="steady"):
 
 
 def commit():
-    """Return the commit that is measured, with a plus sign if files of the package have changed since."""
+    """Return the measured commit, with a plus sign if files of the package have changed since."""
 
     def git(*arguments):
         return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()

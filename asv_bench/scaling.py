@@ -1,12 +1,12 @@
-"""What plans do on 1 to 256 threads, and how long that would take: counted, and computed from parts timed alone.
+"""Count what plans do on 1 to 256 threads, and compute how long calls would take from parts that are timed alone.
 
     python -m asv_bench.scaling            # print what the plans do: nothing large runs
-    python -m asv_bench.scaling --save     # time parts and whole calls here, and keep the figures (minutes)
-    python -m asv_bench.scaling --render   # write the kept figures into docs/scaling.rst, and draw the chart
-    python -m asv_bench.scaling --check    # fail if the page or the chart is not that of the kept figures
+    python -m asv_bench.scaling --save     # time parts and whole calls here, and save the figures (minutes)
+    python -m asv_bench.scaling --render   # write the saved figures into docs/scaling.rst, and draw the chart
+    python -m asv_bench.scaling --check    # fail if the page or the chart differs from the saved figures
 
-The figures are kept in asv_bench/estimates/MACHINE.json. scaling_items.py has the calls, scaling_plans.py what is
-counted, scaling_model.py the model, scaling_page.py the page.
+The figures are in asv_bench/estimates/MACHINE.json. scaling_items.py has the calls, scaling_plans.py counts,
+scaling_model.py has the model, and scaling_page.py writes the page.
 """
 
 import argparse
@@ -34,15 +34,15 @@ from dmlcpu.runtime.threads import Budget
 FOLDER = Path(__file__).parent / "estimates"
 THREADS = [1 << power for power in range(9)]
 REPEATS = 4  # of pieces
-TURNS, SECONDS = (3, 40), 1.5  # of real calls: at least and at most, and as many as take so long
+TURNS, SECONDS = (3, 40), 1.5  # of real calls: the least and the greatest number, and their seconds
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", default="", metavar="TEXT", help="only calls whose name contains this")
-    parser.add_argument("--save", action="store_true", help="measure here, and keep the figures")
+    parser.add_argument("--save", action="store_true", help="measure here, and save the figures")
     parser.add_argument("--render", action="store_true", help="write the page and draw the chart")
-    parser.add_argument("--check", action="store_true", help="only check that they are those of the kept figures")
+    parser.add_argument("--check", action="store_true", help="only check that both are made from the saved figures")
     args = parser.parse_args(arguments)
     if args.check or args.render:
         return page.main(FOLDER, check=args.check)
@@ -58,7 +58,7 @@ def main(arguments=None):
 
 
 def save(text):
-    """Measure all calls here, and keep the figures; those of calls without the text in their names stay."""
+    """Measure the calls whose name contains the text, and save the figures; those of other calls do not change."""
     path = FOLDER / f"{machine.name()}.json"
     kept = json.loads(path.read_text("utf-8"))["calls"] if path.is_file() else {}
     waking = waking_here()
@@ -78,14 +78,14 @@ def save(text):
 
 
 def entries():
-    """Yield each call with its data; the data stand in the name where they matter."""
+    """Yield each call with its data, which are part of the name if they matter."""
     for name, item in ITEMS.items():
         for kind in item.kinds:
             yield f"{name}, {kind}" if len(item.kinds) > 1 else name, kind if item.is_run else NOTHING, item
 
 
 def waking_here():
-    """Return how many nanoseconds a sleeping helper takes to rise on this machine."""
+    """Return the nanoseconds that a sleeping helper takes to wake on this machine."""
     call = quantize(4_096, 4_096).call(UNIFORM)
     run = call.runner(call.plan(Budget(2)))
     for _ in range(30):
@@ -94,12 +94,12 @@ def waking_here():
 
 
 def grain_asleep(waking):
-    """Return the least work worth a thread that sleeps, as the budgets have it."""
+    """Return the least work that is worth waking a thread for, as budgets compute it."""
     return -(-threads._WAKINGS * (threads.GRAIN + waking) // threads._STEP) * threads._STEP
 
 
 def figures_of(item, kind, waking):
-    """Return the figures of a call for each number of threads, and what was measured with as many as there are."""
+    """Return a call's figures for each number of threads, and its measured times on this machine's cores."""
     call = item.call(kind)
     rows, checks = [], []
     for count in THREADS:
@@ -109,7 +109,7 @@ def figures_of(item, kind, waking):
         if item.is_run:
             if item.operator == "scatter_nd":
                 row["imbalance"] = plans.imbalance(model.updates_of_shares(call, call.runner(awake), awake))
-            with mock.patch.object(memory, "_MOST_KEPT", (32 + count << 20) // CELL):  # as with as many processors
+            with mock.patch.object(memory, "_MOST_KEPT", (32 + count << 20) // CELL):  # as with more processors
                 runs = model.fastest(call.runner(awake), awake, REPEATS)
                 of_paused = runs if alike(awake, paused) else model.fastest(call.runner(paused), paused, REPEATS)
             row["serial"] = runs.rest
@@ -122,12 +122,12 @@ def figures_of(item, kind, waking):
 
 
 def alike(one, other):
-    """Whether two plans cut their work alike."""
+    """Whether two plans cut their work into the same pieces."""
     return plans.stages_of(one) == plans.stages_of(other)
 
 
 def measured(call, awake, paused):
-    """Return the least seconds of real calls in a row, and after pauses: of the pieces, too, the least count."""
+    """Return the least seconds of real calls in a row and after pauses: the least, as for the pieces."""
     contenders = {
         "awake": Contender(call.runner(awake), "dmlcpu", "steady"),
         "paused": Contender(call.runner(paused), "dmlcpu", "paused"),

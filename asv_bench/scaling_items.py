@@ -1,4 +1,4 @@
-"""The calls whose scaling is computed: what they are given, what their plans are, and how a plan runs on it."""
+"""The calls whose scaling is computed: their data, their plans, and how a plan runs on the data."""
 
 import importlib
 from collections.abc import Callable
@@ -10,17 +10,17 @@ import numpy as np
 
 import dmlcpu
 
-SKEW = 1.1  # of Zipf's law
-# Data. Nothing: zeros, for which the system need not provide memory until they are read.
+SKEW = 1.1  # in Zipf's law
+# Kinds of data. Nothing: zeros, for which the system provides no memory until they are read.
 NOTHING, UNIFORM, ZIPF = "nothing", "uniform", f"Zipf({SKEW})"
 
 
 @dataclass
 class Call:
-    """A call of an operator's function, whose plan may be made for any number of threads."""
+    """A call of an operator's function, which can make plans for any number of threads."""
 
-    module: Any  # of the function
-    given: tuple[Any, ...]  # what its `request` takes
+    module: Any  # with the function
+    given: tuple[Any, ...]  # the arguments of its `request`
     out: Any = None
 
     @cached_property
@@ -31,7 +31,7 @@ class Call:
         return self.module.prepare(*self.requested[0], budget)
 
     def runner(self, plan):
-        """Return the call of a plan on the same outputs each time."""
+        """Return a callable that runs a plan, each time on the same outputs."""
         arrays = self.requested[1]
         outputs = self.module.allocate(plan, arrays, self.out)
         return Run(plan, arrays, outputs if isinstance(outputs, tuple) else (outputs,))
@@ -52,7 +52,7 @@ class Item:
 
     name: str
     operator: str  # the folder of its function
-    make: Callable[[str], tuple[Any, ...]]  # returns what `request` takes, for a kind of data
+    make: Callable[[str], tuple[Any, ...]]  # returns the arguments of `request` for a kind of data
     kinds: tuple[str, ...] = (UNIFORM,)  # of data
     in_place: bool = False
     is_run: bool = True
@@ -118,7 +118,7 @@ def integers(shape, dtype, kind):
 
 
 def places(count, rows, kind):
-    """Return the indices of updates. By Zipf's law the rows that come often lie anywhere."""
+    """Return the indices of updates. With Zipf's law, the frequent rows are anywhere in the array."""
     rng = np.random.default_rng(0)
     if kind == NOTHING:
         return np.zeros((count, 1), np.int64)

@@ -1,9 +1,9 @@
-"""How long a plan takes on many threads: its pieces, timed alone here, and a model of waking and of memory.
+"""Compute how long a plan takes on many threads, from its pieces timed alone and a model of waking and of memory.
 
-The model, in nanoseconds. A caller posts its launch for one helper after the other, POST each. A helper that is awake
-begins START later. If helpers sleep, the caller wakes the first one, and each helper wakes WOKEN more before it begins:
-WAKE for each (three system calls at most), and the woken one rises as long after as was measured here. The next piece
-is taken by the thread that is free first. No call is faster than memory: BANDWIDTH for all bytes that it moves.
+The model, in nanoseconds: A caller posts its launch for one helper after the other, POST each. A helper that is awake
+begins START later. If helpers sleep, the caller wakes the first one, and each helper wakes WOKEN more before it begins,
+WAKE for each (three system calls at most). The woken helper begins after the time that was measured here. The thread
+that is free first takes the next piece. No call is faster than memory, which moves BANDWIDTH bytes a second.
 """
 
 import time
@@ -17,20 +17,20 @@ from dmlcpu.runtime.boxes import WOKEN
 from dmlcpu.runtime.kernel import Kernel
 
 POST, START, WAKE = 200, 1_000, 6_400
-BANDWIDTH = 380e9  # bytes a second, of a machine of 64 cores or more
+BANDWIDTH = 380e9  # bytes a second, on a machine with 64 cores or more
 
 
 class Runs(NamedTuple):
-    """The stages of a call, each piece timed alone, and the seconds of all that is not cut into pieces."""
+    """The stages of a call with each piece timed alone, and the seconds of all work that is not cut into pieces."""
 
     stages: list[Stage]
     rest: float
 
 
 def run_alone(run, plan, probe=time.thread_time):
-    """Run a plan's pieces one after the other on this thread; return what the probe gains by each, and the rest.
+    """Run a plan's pieces one after the other on this thread. Return the probe's gain for each, and the rest.
 
-    Times are those for which the thread had a core: other programs may want it, too.
+    Times are those of the thread on a core, because other programs may use the core as well.
     """
     stages, within = [], []
 
@@ -46,7 +46,7 @@ def run_alone(run, plan, probe=time.thread_time):
 
 
 def gains_of(plan, kernel, parts, args, probe):
-    """Do the pieces of a launch; return the probe's gain for each piece. Pieces of one call share its gain evenly."""
+    """Run the pieces of a launch. Return the probe's gain for each; pieces of one call share its gain evenly."""
     gains = []
     for call, pieces in calls_of(plan, kernel, parts, args):
         before = probe()
@@ -56,9 +56,9 @@ def gains_of(plan, kernel, parts, args, probe):
 
 
 def calls_of(plan, kernel, parts, args):
-    """Return the calls that do the pieces of a launch, and how many each does.
+    """Return the calls that run the pieces of a launch, and the number of pieces that each runs.
 
-    A thread of a product takes several pieces, for which it packs A once: these are one call.
+    In a product, a thread packs A once for several pieces: these are one call.
     """
     counter = counter_of(plan, kernel.name)
     if counter is None:
@@ -76,14 +76,14 @@ def calls_of(plan, kernel, parts, args):
 
 
 def _from(number, cell, scratch, stop, call):
-    """Let a share begin with the run of tasks of a number, and end with it."""
+    """Run a share on the run of tasks with a number alone."""
     scratch[cell] = number
     stop()
     call()
 
 
 def fastest(run, plan, repeats):
-    """Return the runs with the least time of each piece, and of the rest. The first run may compile."""
+    """Return the runs with the least time of each piece and of the rest. A first run may compile; it is not counted."""
     run_alone(run, plan)
     found = [run_alone(run, plan) for _ in range(repeats)]
     stages = [
@@ -91,15 +91,15 @@ def fastest(run, plan, repeats):
         for same in zip(*[each.stages for each in found], strict=True)
     ]
     rests = [each.rest for each in found]
-    if plan.operator != "scatter_nd":  # whose stages need one another's results
+    if plan.operator != "scatter_nd":  # its stages need one another's results
         rests += [rest_alone(run) for _ in range(20 * repeats)]
     return Runs(stages, min(rests))
 
 
 def rest_alone(run):
-    """Return the seconds of all that is not cut, without the pieces: these would empty the caller's caches.
+    """Return the seconds of all work that is not cut, without the pieces, which would empty the caller's caches.
 
-    Where many threads share the pieces, the caller does few of them.
+    If many threads share the pieces, the caller runs few of them.
     """
 
     def skip(*_, **__):
@@ -112,8 +112,8 @@ def rest_alone(run):
 
 
 def rises(helpers, waking):
-    """Return after how many nanoseconds each helper begins that sleeps when a call begins."""
-    woken = []  # when each is risen, in the order in which they are taken
+    """Return after how many nanoseconds each helper begins, if all sleep when a call begins."""
+    woken = []  # when each is awake, in the order in which they are woken
     for number in range(helpers):
         if number == 0:
             before, turn = helpers * POST, 1
@@ -125,7 +125,7 @@ def rises(helpers, waking):
 
 
 def estimate(runs, moved, waking=None):
-    """Return the seconds of a call whose pieces and bytes are known; waking: nanoseconds, if its threads sleep."""
+    """Return the seconds of a call from its pieces and bytes. waking: nanoseconds, if its threads sleep."""
     clock = begin = runs.rest
     asleep: list[float] = []
     for stage in runs.stages:
@@ -141,10 +141,10 @@ def estimate(runs, moved, waking=None):
 
 
 def updates_of_shares(call, run, plan):
-    """Return the plan's stage that applies updates, with how many each share applies.
+    """Return the plan's stage that applies updates, with the number of updates in each share.
 
-    All updates are 1, and x is 0, so the output tells. Where one thread applies all updates, it has the work of those
-    that found the bad indices with it.
+    All updates are 1 and x is 0, so the output counts them. If one thread applies all updates, its share includes the
+    work of the threads that checked the indices.
     """
     x = call.requested[1][0]
     out = run.outputs[0].reshape(len(x), -1)[:, 0]

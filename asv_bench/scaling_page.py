@@ -1,6 +1,6 @@
-"""The page and the chart of the kept figures of scaling.py.
+"""Write the page and the chart of the saved figures of scaling.py.
 
-The page's text is written by hand, but for what stands between ".. scaling: begin" and ".. scaling: end".
+The page's text is written by hand, except for the part between ".. scaling: begin" and ".. scaling: end".
 """
 
 import json
@@ -8,18 +8,18 @@ import re
 from pathlib import Path
 
 import drawing
-from figures import difference, number, restructured
+from figures import difference
+from formats import NONE, number, restructured
 from scaling_model import BANDWIDTH
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "scaling.rst"
 MADE = re.compile(r"(?ms)^(\.\. scaling: begin\n).*?^(\.\. scaling: end)$")
 MIB = 1 << 20
-NONE = "n/a"
 
 
 def main(folder, check=False):
-    """Write the page and the chart, or report what is not as in the figures; return the exit code."""
+    """Write the page and the chart, or report what differs from the figures. Return the exit code."""
     found = [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))]
     charts = [chart_of(each) for each in found]
     before = PAGE.read_text("utf-8")
@@ -30,7 +30,7 @@ def main(folder, check=False):
         if text != before:
             print(difference(PAGE, text))
         for chart in stale:
-            print(f"{chart.path.relative_to(DOCS.parent)} is not drawn from the figures of today")
+            print(f"{chart.path.relative_to(DOCS.parent)} is not drawn from the current figures")
         if text != before or stale:
             print("run: python -m asv_bench.scaling --render")
         return 1 if text != before or stale else 0
@@ -42,13 +42,13 @@ def main(folder, check=False):
 
 
 def lines_of(found, chart):
-    """Return the lines of a machine."""
+    """Return the lines of the page for a machine."""
     machine, versions = found["machine"], found["versions"]
     cores = machine["cores"]
     head = f"{machine['cpu']}, {cores} cores"
     what = f"Parts timed on {head}, with Numba {versions['numba']}; commit {found['commit']}, {found['date']}."
     waking = sorted(round(call["waking"] / 1e3) for call in found["calls"].values())
-    model = f"A sleeping helper rose after {waking[0]} to {waking[-1]} us."
+    model = f"A sleeping helper began {waking[0]} to {waking[-1]} us after it was woken."
     lines = [head, "-" * len(head), "", f"{what} {model}", "", *drawing.images(chart.path, DOCS, chart.words)]
     lines += [check_of(found)]
     for name, call in found["calls"].items():
@@ -71,7 +71,7 @@ def check_of(found):
                 for cell in (number(row[state] * 1e3), number(real[state] * 1e3), f"{row[state] / real[state]:.2f}")
             ]
             rows.append([name, str(real["of"]), *times])
-    return restructured("Computed beside measured: milliseconds, and their ratio", head, rows)
+    return restructured("Computed and measured: milliseconds, and computed divided by measured", head, rows)
 
 
 def table_of(name, call):
@@ -86,7 +86,7 @@ def table_of(name, call):
     head += ["not cut, ms", "in a row, ms", "speed-up", "of the limit", "helpers woken, depth"]
     head += ["after a pause, ms", "speed-up"]
     rows = [row_of(row, first) for row in call["rows"]]
-    return restructured(name, head, rows, first=15)
+    return restructured(name, head, rows)
 
 
 def row_of(row, first):
@@ -107,12 +107,12 @@ def row_of(row, first):
 
 
 def limit_of(row, first):
-    """Return the seconds that a call needs at least: a share of one thread's, or the time of its bytes."""
+    """Return the least seconds of a call: its share of one thread's seconds, or the time to move its bytes."""
     return max(first["awake"] / row["of"], first["moved"] / BANDWIDTH)
 
 
 def chart_of(found):
-    """Return a panel for each call that was run: its speed-up against threads."""
+    """Return a chart with a panel for each call that ran: its speed-up against threads."""
     panels = {name: call["rows"] for name, call in found["calls"].items() if "awake" in call["rows"][0]}
     columns = 3
     count = -(-len(panels) // columns)

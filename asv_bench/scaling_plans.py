@@ -1,4 +1,4 @@
-"""What the plan of a call does with a number of threads. Nothing runs for that."""
+"""Count what the plan of a call does with a number of threads, without running it."""
 
 import heapq
 import math
@@ -30,31 +30,31 @@ RECORDS = {
 
 
 class Stage(NamedTuple):
-    """One launch of a kernel, and the threads that take its pieces: parts, or runs of tasks."""
+    """One launch of a kernel, and the threads that take its pieces, which are parts or runs of tasks."""
 
     name: str  # of the kernel
     parts: int
     threads: int
-    pieces: list[float]  # the work of each: estimated, counted, or the seconds that it takes
+    pieces: list[float]  # the work of each: estimated, counted, or in seconds
 
 
 class Counter(NamedTuple):
-    """Where threads take the numbers of tasks from, of kernels that have tasks."""
+    """The cell from which threads take the numbers of tasks, in kernels that have tasks."""
 
     cell: int  # of the workspace: the number of the next run of tasks
-    run: int  # tasks of a piece
+    run: int  # tasks in a piece
     tasks: int  # at most
-    stop: Callable[[Any, Any, int], None]  # lets a work record, or a workspace, end before a task
+    stop: Callable[[Any, Any, int], None]  # makes a work record, or a workspace, end before a task
 
 
 def record(plan, work=None):
-    """Return a plan's work record, or one like it, by name."""
+    """Return a plan's work record, or a copy of it, with named fields."""
     dtype = RECORDS[plan.operator]
     return (plan.work if work is None else work)[: cells_of(dtype)].view(dtype)[0]
 
 
 def counter_of(plan, kernel):
-    """Return the counter of the tasks of a kernel, or None if it has parts alone."""
+    """Return the counter of a kernel's tasks, or None if the kernel has only parts."""
 
     if plan.operator in PRODUCTS and kernel != "finish":
         its = record(plan)
@@ -74,14 +74,14 @@ def _stop_buckets(plan, _, scratch, bucket):
 
 
 def tasks_of(plan, counter, scratch):
-    """Return how many tasks there are, of which some plans know the most alone."""
+    """Return the number of tasks. Some plans know only the greatest number."""
     return int(plan.partition.cuts(scratch)["count"]) if plan.operator == "scatter_nd" else counter.tasks
 
 
 def stages_of(plan):
     """Return the stages of a plan with the estimated work of each piece: items, elements, or products.
 
-    Those of the shares of updates count alike: what they do depends on the indices.
+    All shares of updates count the same, because their work depends on the indices.
     """
     found = []
     for call in calls_of(plan):
@@ -92,10 +92,10 @@ def stages_of(plan):
 
 
 def calls_of(plan):
-    """Return what a plan, or its partition, calls in turn; kernels that are not partials run one part alone."""
+    """Return what a plan, or its partition, calls in order. Kernels that are not partials run in one part."""
     calls = {field.name: getattr(plan, field.name) for field in fields(plan)}
     partition = calls.pop("partition", None)
-    if partition:  # in whose place `validate` and `apply` are not called
+    if partition:  # replaces the plan's `validate` and `apply`
         calls = {field.name: getattr(partition, field.name) for field in fields(partition)}
     return calls.values()
 
@@ -125,7 +125,7 @@ def shares(count, parts):
 
 
 def ends(pieces, free):
-    """Return when each piece ends, if the next one is always taken by the thread that is free first."""
+    """Return when each piece ends, if the thread that is free first always takes the next one."""
     threads, found = list(free), []
     heapq.heapify(threads)
     for piece in pieces:
@@ -135,13 +135,13 @@ def ends(pieces, free):
 
 
 def imbalance(stage):
-    """Return the work of the thread that has the most, as a multiple of their mean."""
+    """Return the work of the busiest thread as a multiple of the threads' mean."""
     mean = sum(stage.pieces) / stage.threads
     return max(ends(stage.pieces, [0.0] * stage.threads)) / mean if mean else 1.0
 
 
 def packs(plan):
-    """Return how often A and B are packed, at most: a thread packs rows of A once for tasks that follow one another."""
+    """Return how often A and B are packed at most. A thread packs rows of A once for consecutive tasks."""
     its = record(plan)
     panels = shares(int(its["panels"]), int(its["column_parts"]))
     of_a = sum(1 if its["keeps_rows"] else math.ceil(each / int(its["NC"])) for each in panels)
@@ -149,12 +149,12 @@ def packs(plan):
 
 
 def indices_read(plan):
-    """Return how many index tuples all shares of a scatter read together, at most."""
+    """Return the greatest number of index tuples that all shares of a scatter read together."""
     return plan.indices_read
 
 
 def moved(call, plan):
-    """Return the bytes that a call moves: each array once, and what its plan reads or writes again."""
+    """Return the bytes that a call moves: each array once, and everything that its plan reads or writes again."""
     arrays = [each for each in call.requested[1] if isinstance(each, np.ndarray)]
     results = sum(math.prod(each.shape) * each.dtype.itemsize for each in plan.results)
     if plan.operator == "scatter_nd":
@@ -169,7 +169,7 @@ def moved(call, plan):
 
 
 def counts(call, plan):
-    """Return what a plan does, as JSON may hold it."""
+    """Return what a plan does, in types that JSON can hold."""
     main = max(stages_of(plan), key=lambda stage: len(stage.pieces), default=Stage("call", 1, 1, [1.0]))
     return {
         "threads": main.threads,
@@ -186,8 +186,8 @@ def counts(call, plan):
 
 
 def depth(helpers):
-    """Return how many helpers wake one another, from the first to the last: the caller wakes one, each WOKEN more."""
+    """Return the longest chain of helpers that wake one another: the caller wakes one, and each wakes WOKEN more."""
     found = 0
-    while helpers > 0:  # all but the first one are woken by one in WOKEN
+    while helpers > 0:  # each but the first is woken by one that wakes WOKEN
         helpers, found = -(-(helpers - 1) // WOKEN), found + 1
     return found

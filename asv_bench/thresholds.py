@@ -1,8 +1,8 @@
-"""Time every top_k kernel over lengths and k, to see which is fastest where.
+"""Time every top_k kernel for many lengths and k, to find the fastest for each.
 
     python asv_bench/thresholds.py [--type float32] [--axis 0]
 
-The thresholds of dmlcpu/kernels/top_k/choose.py come from these tables. Each cell is the best of six runs on one
+The thresholds of dmlcpu/kernels/top_k/choose.py come from these tables. Each cell is the fastest of six runs on one
 thread, in nanoseconds an element. A star marks the kernel that the plan chooses.
 """
 

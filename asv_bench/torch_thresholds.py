@@ -1,8 +1,8 @@
-"""Measure from which sizes calls of PyTorch's operators are taken, and print the table of shipped sizes.
+"""Measure the sizes from which dmlcpu takes calls of PyTorch's operators, and print the table of shipped sizes.
 
     python asv_bench/torch_thresholds.py [--operators topk ...] [--types float32 ...] [--threads 1 2]
 
-The table of dmlcpu/interop/torch/shipped.py is what this prints. A size holds for all types: it is that of the slowest.
+The output is the table of dmlcpu/interop/torch/shipped.py. A size holds for all types: it is that of the slowest type.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main():
 
 
 def most(override, forms, types, threads):
-    """Return the size from which calls of all types are faster; None if there is none."""
+    """Return the size from which calls of all types are faster, or None if none is."""
     torch.set_num_threads(threads)
     kinds = [forms] if override.name == "_int_mm" else [(each, *forms) for each in types]
     sizes = [size_of(override, kind) for kind in kinds if not override.refusal(*override.sample(kind, 1 << 18))]
@@ -50,7 +50,7 @@ def most(override, forms, types, threads):
 
 
 def size_of(override, kind):
-    """Return the least measured size from which calls are faster at all sizes."""
+    """Return the least measured size from which calls of all greater sizes are faster."""
     won = THRESHOLDS.measure(override, torch.library.get_kernel(override.operator, "CPU").call_boxed, kind)
     ours = [*itertools.takewhile(won.get, sorted(won, reverse=True))]
     return min(ours, default=math.inf)

@@ -19,7 +19,7 @@ def test_compare_prints_a_table(capsys):
     assert lines[:6] == [
         "## tiny, steady: calls follow one another",
         "",
-        "Milliseconds, medians of 2 turns, 2 threads; in brackets: times as long as dmlcpu.",
+        "Milliseconds, median of 2 alternating runs, 2 threads; in brackets: the ratio to dmlcpu.",
         "",
         "| case | dmlcpu | numpy |",
         "|---|---|---|",
@@ -109,7 +109,7 @@ def test_compare_leaves_out_contenders_that_cannot_do_a_case(capsys):
 def test_compare_refuses_unknown_tables(capsys):
     with pytest.raises(SystemExit):
         load("compare").main(["topk"])
-    assert "no table topk; there are top_k, top_k_sizes, " in capsys.readouterr().err
+    assert "no table topk; allowed: top_k, top_k_sizes, " in capsys.readouterr().err
 
 
 def test_compare_refuses_unknown_regimes(capsys):
