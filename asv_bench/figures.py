@@ -118,7 +118,7 @@ def block(match, path, data):
 def table_of(name, selection, of_machine):
     """Return the title, the head and the rows of a table."""
     if isinstance(selection, Overview):
-        return machine_page.overview(of_machine)
+        return machine_page.overview(of_machine, "comparison/")
     if isinstance(selection, Throughput):
         return throughput(name, selection, of_machine)
     return selected(name, selection, of_machine)

@@ -56,12 +56,16 @@ def label(machine, table):
     return f"{machine}-{table}".replace("_", "-")
 
 
-def link(machine, table):
-    return f"`{TITLES[table]} <#{label(machine, table)}>`__"
+def link(machine, table, folder=""):
+    """Return a link to a table's section; folder: where the machines' pages are, seen from the page with the link."""
+    return f"`{TITLES[table]} <{folder}{machine}.rst#{label(machine, table)}>`__"
 
 
-def overview(steady):
-    """Return the title, the head and the rows of a machine's table of medians: a row for each table of cells."""
+def overview(steady, folder=""):
+    """Return the title, the head and the rows of a machine's table of medians: a row for each table of cells.
+
+    folder: as in `link`.
+    """
     rows = []
     for table in TITLES:
         found = [others for cell in steady if cell.table == table and (others := ratios(cell))]
@@ -70,7 +74,7 @@ def overview(steady):
             peers = [[others[peer] for others in found if peer in others] for peer in charts.PEERS]
             medians = [ratio(statistics.median(each)) if each else NONE for each in (*peers, best)]
             losses = f"{sum(each < 1 for each in best)} of {len(best)}"
-            rows.append([link(steady[0].machine["name"], table), *medians, losses])
+            rows.append([link(steady[0].machine["name"], table, folder), *medians, losses])
     figures = "how many times as long as dmlcpu others take (the median of a row's calls)"
     head = ["Calls", *(NAMES[peer] for peer in charts.PEERS), "The fastest of all", "dmlcpu is slower in"]
     return circumstances(steady, figures), head, rows

@@ -223,7 +223,7 @@ class Backend(base.Backend):  # type: ignore[misc]
             A MatMul between DequantizeLinear and QuantizeLinear may run as one QLinearMatMul. Its sums are exact. A
             result differs from that of float arithmetic by at most one step.
         exact : bool, default True
-            Whether nodes that ONNX Runtime computes wrongly on this processor are computed exactly, which may take up
+            Whether the model computes exactly what ONNX Runtime computes wrongly on this processor, which may take up
             to 1.9 times as long. False leaves these nodes to ONNX Runtime as it sets itself.
         **kwargs
             No effect.
