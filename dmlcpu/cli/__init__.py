@@ -41,11 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str] | None) -> int:
-    from dmlcpu.cli.parser import make_parser
+    from dmlcpu.cli.parser import make_parser, spelled
 
     try:
-        args = make_parser().parse_args(argv)
-    except SystemExit as exit_:  # argparse has printed help, or the fault
+        args = make_parser().parse_args(spelled(sys.argv[1:] if argv is None else argv))
+    except SystemExit as exit_:  # argparse has printed help, or the error
         return int(exit_.code or DONE)
     from dmlcpu.common.imports import MissingExtraError
 
@@ -62,7 +62,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _drop(stream: Any) -> None:
-    """Discard the rest of a stream that cannot be written, or Python complains at exit."""
+    """Discard the rest of a stream that cannot be written, or Python reports an error at exit."""
     try:
         if stream is not None:
             stream.flush()

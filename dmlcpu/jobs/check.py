@@ -20,6 +20,7 @@ from dmlcpu.files import FileError, Identity, check_target
 from dmlcpu.files.formats import FORMATS, known, suffixes_where
 from dmlcpu.files.targets import LONGER
 from dmlcpu.files.web import deadline
+from dmlcpu.files.writable import existing, folder_error
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import Job, Task, Work, identities
 from dmlcpu.jobs.limits import size
@@ -45,7 +46,7 @@ class Checker:
     estimates: dict[Any, Estimate] = field(default_factory=dict)
     followed: Callable[[str], str] = field(default_factory=lambda: functools.cache(os.path.realpath))
     longest_name: Callable[[str], int] = field(default_factory=lambda: functools.cache(_longest_name))
-    folder_fault: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(_folder_fault))
+    folder_error: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(folder_error))
 
     def task(self, place: Place, job: Job) -> Task:
         """Return the task of a job, with its faults if it cannot run."""
@@ -129,7 +130,7 @@ class Checker:
                 allowed = f"a file for several arrays ({suffixes}), or a file for each of {', '.join(names)}"
                 place.refuse("output", f"{path!r}, which holds one array", allowed)
             file = os.path.join(self.directory, path)
-            reason = self.folder_fault(os.path.dirname(file)) or _target_fault(file)
+            reason = self.folder_error(os.path.dirname(file)) or _target_fault(file)
             if reason:
                 place.refuse("output", f"{path!r}: {reason}", "a file in a folder that can be written to")
             length, most = len(os.fsencode(os.path.basename(file))), self.longest_name(os.path.dirname(file)) - LONGER
@@ -205,6 +206,9 @@ class Checker:
         """Note a refusal of an operator, under the member of the job that gives the argument."""
         if isinstance(error, DmlError):
             path, found, allowed = error.field, error.found, error.allowed
+            if found == "|V2":
+                named = "--dtype bfloat16" if place.options else '"dtype": "bfloat16" in the input'
+                allowed = f"{allowed.partition(';')[0]}; for bfloat16: {named}"
         elif match := _WRONG_KIND.fullmatch(str(error)):
             path, found, allowed = match.groups()
         else:
@@ -215,25 +219,9 @@ class Checker:
         place.refuse(f"{member}.{path}", found, allowed)
 
 
-def _folder_fault(folder: str) -> str | None:
-    """Return why no file can be made in a folder, which need not exist yet."""
-    there = _existing(folder)
-    if not there.is_dir():
-        return f"{there} is no folder"
-    return None if os.access(there, os.W_OK | os.X_OK) else f"{there} is read-only"
-
-
-def _existing(folder: str) -> Path:
-    """Return a folder, or the nearest around it that exists."""
-    there = Path(folder)
-    while not os.path.exists(there) and there != there.parent:
-        there = there.parent
-    return there
-
-
 def _longest_name(folder: str) -> int:
     """Return how many bytes a name in a folder may have, which need not exist yet."""
-    return os.pathconf(_existing(folder), "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
+    return os.pathconf(existing(folder), "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
 
 
 def _target_fault(file: str) -> str | None:

@@ -265,6 +265,8 @@ def _file_input(place: Place, field: str, value: Any, directory: Path, fill: Cal
     if place.faults:
         return FileInput("")
     filled = {member: fill(text, f"{field}.{member}") for member, text in value.items()}
+    if "name" not in filled:
+        return FileInput(*split_name(filled["path"], directory), filled.get("dtype"))
     return FileInput(**filled)
 
 

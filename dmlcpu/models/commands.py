@@ -83,7 +83,7 @@ def _check_apart(dispatchable: Dispatchable, bindings: dict[str, Binding], fault
     )
     for name, other in overlaps(inputs, outputs):
         (field, tensor), (other_field, other_tensor) = tensors[name], tensors[other]
-        allowed = "memory of its own"
+        allowed = "its own memory"
         if (field.name, other_field.name) == dispatchable.desc.IN_PLACE:
             strides, its = (each.strides or packed_strides(each.sizes) for each in (tensor, other_tensor))
             if bindings[name].offset == bindings[other].offset and strides == its:

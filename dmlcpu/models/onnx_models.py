@@ -168,7 +168,7 @@ def load_onnx_dispatch(
             _log.warning("%s is missing; zeros are taken", json_path((*faults.path, name)))
             zeros[name] = Tensor(known, tensor.dtype)
     for name, other in overlaps(inputs, outputs):
-        faults.at(name).add(f"{outputs[name].resource!r}, which overlaps {other}", "memory of its own")
+        faults.at(name).add(f"{outputs[name].resource!r}, which overlaps {other}", "its own memory")
     if len(places) < len(given):
         raise Refused
     return OnnxDispatch(dispatchable.name, prepared, inputs, outputs, zeros)

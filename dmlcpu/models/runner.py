@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import math
+import pathlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.directml.compiled import CompiledOperator, compile_operator
 from dmlcpu.directml.enums import TensorDataType
+from dmlcpu.files.writable import folder_error
 from dmlcpu.models.commands import Command, Dispatch, Print, WriteFile
 from dmlcpu.models.dispatchables import Binding, Dispatchable, Tensors
 from dmlcpu.models.faults import Path, json_path
@@ -89,8 +91,8 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
     Raises
     ------
     RunError
-        If there is not enough memory for a resource, or a command fails: an index out of range, a file that cannot be
-        written. Files written before it remain.
+        If there is not enough memory for a resource, or a command fails, for example at an index out of range. Files
+        written before it remain. If the folder of a file cannot be written to, nothing runs.
 
     Notes
     -----
@@ -116,6 +118,11 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
     >>> buffers["A"]
     array([1. , 3.5, 6. , 8.5], dtype=float32)
     """
+    for i, command in enumerate(model.commands):
+        if isinstance(command, WriteFile) and (reason := _target_error(command.target.absolute())):
+            raise RunError(
+                json_path(("commands", i, "targetPath")), f"{str(command.target)!r} cannot be written: {reason}"
+            )
     runner = _Runner(model, timing or Timing(), emit)
     for name, buffer in model.buffers.items():
         with _failures_at(("resources", name)):
@@ -127,6 +134,11 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
         with _failures_at(("commands", i)):
             runner.carry_out(command)
     return {name: runner.values(name) for name in model.buffers}
+
+
+def _target_error(target: pathlib.Path) -> str | None:
+    """Return why a file cannot be written; None if it can."""
+    return "it is a folder" if target.is_dir() else folder_error(str(target.parent))
 
 
 @contextlib.contextmanager

@@ -179,7 +179,9 @@ class Int8Index(Index):
         k = as_count(operator, "k", k)
         multiple = None if rescore is None else as_count(operator, "rescore", rescore, least=1)
         if multiple is not None and stored.floats is None:
-            raise DmlError(operator, "rescore", str(rescore), "None: the index was not given `floats`")
+            raise DmlError(
+                operator, "rescore", str(rescore), "None, as the index has no floats: build it with `floats`"
+            )
         search = functools.partial(self._searched, operator, stored, k, multiple)
         scores, found = in_parts(search, operator, stored, given, mask=mask, allowlist=allowlist, exclude=exclude)
         return (scores[0], found[0]) if np.ndim(queries) == 1 else (scores, found)

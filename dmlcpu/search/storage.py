@@ -93,6 +93,9 @@ def new_index(
         _write_header(temporary, name, space.metric, tensors)
         put_folder(temporary, target)
         sync_folder(folder)
+    except OSError as error:
+        error.filename = error.filename or target  # a full disk names no file
+        raise
     finally:
         for writer in writers.values():
             writer.discard()
@@ -198,7 +201,12 @@ def _load(folder: str, names: tuple[str, ...]) -> tuple[str, Any, Stored]:
 
 def _read_header(folder: str, operator: str, names: tuple[str, ...]) -> tuple[str, Any, dict[str, Tensor]]:
     """Return the class, the metric and the arrays that a header lists, or refuse it. names: the classes allowed."""
-    os.scandir(folder).close()  # the system's error, if it cannot be read
+    try:
+        os.scandir(folder).close()  # the system's error, if it cannot be read
+    except NotADirectoryError:
+        raise DmlError(
+            operator, "path", f"{folder!r}, a file and no index", f"a folder that {names[0]}.save wrote"
+        ) from None
     path = os.path.join(folder, HEADER)
     try:
         with open_file(path) as file:

@@ -66,7 +66,7 @@ def test_nothing_is_advised_where_nothing_is_off() -> None:
             "NUMBA_CPU_NAME may hide instructions that the processor has: unset, Numba finds them itself.",
         ),
         (
-            {"cache": "none: kernels are compiled anew by every process", "compiled": 9},
+            {"cache": "none: no folder can be written to, so every process compiles its kernels", "compiled": 9},
             "No folder for compiled kernels can be written to, so each process compiles them: set NUMBA_CACHE_DIR to "
             "one that can.",
         ),

@@ -45,7 +45,7 @@ FAULTS = [
     ),
     (
         {f"{BOUND}.add": "B0", "$.resources.B0": zeros("FLOAT32", 12)},
-        "'B0', which overlaps B0; allowed: memory of its own",
+        "'B0', which overlaps B0; allowed: its own memory",
     ),
     (
         {

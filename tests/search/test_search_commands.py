@@ -138,7 +138,14 @@ def test_built_and_searched(folder, capsys, options, index):
         ("build v.npy -o .", ".: within, or around, the file of vectors; allowed: an output that the search does not"),
         ("build v.npy -o others", "a folder of other files; allowed: an index, an empty folder, or nothing"),
         ("query nosuch q.npy -k 1 -o x.npz", "nosuch: No such file"),
-        ("query ok.index ranges.npy -k 1 -o x.npz --rescore 2", "rescore is 2; allowed: None: the index was not given"),
+        (
+            "query v.npy q.npy -k 1 -o x.npz",
+            "path is 'v.npy', a file and no index; allowed: a folder that FloatIndex.save",
+        ),
+        (
+            "query ok.index ranges.npy -k 1 -o x.npz --rescore 2",
+            "rescore is 2; allowed: None, as the index has no floats",
+        ),
         (
             "query ok.index ranges.npy -k 1 -o x.npz --mask q.npy",
             "mask.dtype is float32; allowed: bool",
@@ -303,7 +310,7 @@ def test_no_file_of_an_index_is_overwritten(folder, output):
         ({"op": "nosuch.index"}, "No such file or directory"),
         ({"op": "foreign.index"}, "index.json is missing"),
         ({"attrs": {"k": -1}}, "attrs.k: -1; allowed: an integer of at least 0"),
-        ({"attrs": {"k": 1, "rescore": 2}}, "attrs.rescore: 2; allowed: None: the index was not given"),
+        ({"attrs": {"k": 1, "rescore": 2}}, "attrs.rescore: 2; allowed: None, as the index has no floats"),
         ({"attrs": {"k": 1, "n": 2}}, "attrs.n: unknown; allowed: queries, k, mask, allowlist, exclude, rescore"),
         ({"attrs": {}}, "attrs.k: missing"),
         ({"inputs": {"queries": "ids.npy"}}, "inputs.queries"),
@@ -315,3 +322,12 @@ def test_jobs_that_are_not_right(folder, change, message):
     with pytest.raises(JobsError) as caught:
         run_jobs([{**job(), **change}], directory=folder, progress=False)
     assert message in str(caught.value)
+
+
+def test_a_full_disk_names_the_index(folder, capsys, monkeypatch):
+    def write(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dmlcpu.search.storage._write_header", write)
+    assert main(["search", "build", "v.npy", "-o", "a.index", "--quiet"]) == 1
+    assert capsys.readouterr().err == f"dmlcpu: {folder / 'a.index'}: No space left on device\n"

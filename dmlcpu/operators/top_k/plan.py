@@ -173,7 +173,7 @@ def _filling(inner: Prepared, axis: int) -> Prepared:
     """Return how a call with a k for each sequence is carried out: the places after the winners are filled."""
 
     def run(x: Array, counts: Array, fill: Array, values: Array, indices: Array) -> None:
-        rest = rest_of(counts, values.shape[axis], axis)  # takes memory of its own, so not while the workspace is kept
+        rest = rest_of(counts, values.shape[axis], axis)  # takes its own memory, so not while the workspace is kept
         inner.run(x, values, indices)
         fill_rest(values, indices, rest, fill)
 

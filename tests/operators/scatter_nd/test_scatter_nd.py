@@ -186,6 +186,17 @@ U = np.zeros((1, 3), np.float32)
             BindingError,
             "updates.shape is (3,); allowed: (1, 3) (indices.shape[:-1] + x.shape[1:]; updates are not broadcast)",
         ),
+        (
+            {"indices": [0, 1], "updates": np.zeros((2, 3), np.float32)},
+            BindingError,
+            "indices.shape is (2,); allowed: (2, 1): the last axis holds the coordinates of a tuple, as in "
+            "indices[..., None]",
+        ),
+        (
+            {"x": np.zeros(9), "indices": [0, 2, 5], "updates": np.zeros(3)},
+            BindingError,
+            "indices.shape is (3,); allowed: (3, 1): the last axis holds",
+        ),
         ({"updates": U.astype(np.float64)}, BindingError, "updates.dtype is float64; allowed: float32 (x's type)"),
         (
             {"x": np.zeros(3, np.uint8), "updates": [300]},
@@ -217,7 +228,7 @@ U = np.zeros((1, 3), np.float32)
         (
             {"x": U, "updates": U[:1], "out": U},
             BindingError,
-            "out is sharing memory with updates; allowed: memory of its own",
+            "out is sharing memory with updates; allowed: its own memory",
         ),
     ],
 )
