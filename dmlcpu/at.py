@@ -256,8 +256,8 @@ def _pays(reduction: str, arrays: list[Array], x: Array) -> bool:
 def _blocks(places: Array, sizes: tuple[int, ...]) -> Iterator[slice]:
     """Cut indices that kernels read only as int64 into blocks, each converted separately.
 
-    There is one block if any index is out of range. The blocks are along the first dimension, so the order of updates is
-    kept.
+    There is one block if any index is out of range. The blocks are along the first dimension, which keeps the order of
+    updates.
     """
     count = len(places)
     step = max(1, count)
