@@ -48,7 +48,7 @@ def compile_operator(
     UnsupportedError
         If the feature level does not support the operator, the data types or the dimension counts.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
@@ -175,7 +175,7 @@ class CompiledOperator(Generic[Result]):
         BindingError
             If a tensor is missing, is not flagged, or does not fit; the previous tensors remain.
         TypeError
-            If a value is of the wrong Python kind.
+            If a value has the wrong Python type.
         """
         bound = {}
         for name, value in self._by_element(owned).items():
@@ -208,7 +208,7 @@ class CompiledOperator(Generic[Result]):
         IndexOutOfRangeError
             If an element of an index tensor is out of range.
         TypeError
-            If a value is of the wrong Python kind.
+            If a value has the wrong Python type.
         """
         if self._owned is None:
             raise self._uninitialized()

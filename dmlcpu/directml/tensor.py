@@ -44,7 +44,7 @@ class TensorDesc(Desc):
     InvalidDescriptorError
         If a field is out of its range, or fields contradict each other.
     TypeError
-        If a field is of the wrong Python kind.
+        If a field has the wrong Python type.
 
     Notes
     -----

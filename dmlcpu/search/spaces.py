@@ -1,4 +1,4 @@
-"""What vectors stand for: the metric, and the numbers that bytes mean."""
+"""The meaning of vectors: the metric, and the numbers that bytes represent."""
 
 from dataclasses import dataclass
 from typing import Any, get_args

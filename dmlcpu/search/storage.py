@@ -65,7 +65,7 @@ def new_index(
 ) -> Iterator[Callable[[str, Array, int], None]]:
     """Create an index of a class on disk; yield what writes rows of one of its arrays, from a place on.
 
-    It replaces an older one. At the end the index is in place; after an exception all is as it was.
+    It replaces an older one. At the end the index is in place; after an exception nothing has changed.
     """
     target = target_of(path, name)
     folder, last = os.path.split(target)
@@ -122,7 +122,7 @@ def _write_header(folder: str, name: str, metric: str, tensors: Mapping[str, Ten
 
 
 def target_of(path: str | os.PathLike[str], name: str) -> str:
-    """Return the folder that an index goes to, behind links; refuse one with anything but an index in it."""
+    """Return the folder of a new index, with links resolved; refuse one with anything but an index in it."""
     operator, given, allowed = f"{name}.save", os.fsdecode(path), "an index, an empty folder, or nothing"
     if not given:
         raise DmlError(operator, "path", "''", "the path of a folder")
@@ -283,7 +283,7 @@ def _mapped_array(folder: str, operator: str, name: str, tensor: Tensor) -> Arra
     try:
         array = mapped(operator, field, os.path.join(folder, field))
     except FileNotFoundError:
-        raise BindingError(operator, field, "missing", "a file beside the header") from None
+        raise BindingError(operator, field, "missing", "a file next to the header") from None
     if (array.shape, array.dtype) != (tensor.shape, tensor.dtype):
         wanted = f"{tensor.dtype} {tensor.shape}, as {HEADER} says"
         raise BindingError(operator, field, f"{array.dtype} {array.shape}", wanted)

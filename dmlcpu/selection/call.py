@@ -91,7 +91,7 @@ def arrays_of(operands: Operands) -> tuple[Any, ...]:
 
 
 def fill_value(order: Order) -> float | int:
-    """Return the score beside an index of -1."""
+    """Return the score of an index of -1."""
     if order.is_scaled:
         return -math.inf if order.is_largest else math.inf
     limits = np.iinfo(np.int32)

@@ -62,7 +62,7 @@ def quantized_matmul(
         If an argument is not valid, or chunk sizes are unknown. A lazy scale that is not a positive finite number is
         refused when it is computed.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----

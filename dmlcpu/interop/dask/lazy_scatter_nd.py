@@ -56,7 +56,7 @@ def scatter_nd(
     DmlError
         If an argument is not valid, or chunk sizes are unknown.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----

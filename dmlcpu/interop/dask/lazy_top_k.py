@@ -61,7 +61,7 @@ def top_k(
     DmlError
         If an argument is not valid, or the sizes of x's chunks are unknown.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----

@@ -182,7 +182,7 @@ def lhs_cells(groups: int, rows: int) -> int:
 
 @shared
 def rhs_cells(panels: int, groups: int) -> int:
-    """Return the workspace of packed panels, and of the gap behind them.
+    """Return the workspace of packed panels, and of the gap after them.
 
     Microkernels prefetch beyond the end: without a gap they would take the next share's tile from its core.
     """

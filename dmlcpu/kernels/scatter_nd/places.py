@@ -177,7 +177,7 @@ def update_places(builder, places, bounds, values, first, out, reduction) -> typ
 
 @emitted
 def update_lines(builder, places, bounds, values, first, table, reduction) -> types.intp:
-    """Do the same in a `Table`: each place has a line of its own, or all are in one line."""
+    """Do the same in a `Table`: each position has its own line, or all are in one line."""
     return _emit_all(builder, (places, bounds, values, first), table.array, _places_of(builder, table), reduction)
 
 

@@ -1,4 +1,4 @@
-"""Rows of float32 become rows of int8, each with a scale of its own: value = scale * code. Bytes are squared, too."""
+"""Rows of float32 become rows of int8, each with its own scale: value = scale * code. Bytes are also squared."""
 
 import numpy as np
 

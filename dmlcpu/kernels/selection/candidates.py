@@ -205,7 +205,7 @@ def cut_back(keys, count, k):
 
 @device
 def least_of(threshold, column, top):
-    """Return the least score of a column behind `column` whose key may reach a threshold, as LEAST has it.
+    """Return the least score of a column after `column` whose key may reach a threshold, as LEAST has it.
 
     It is an int32, or the bits of a float32: of the score, less its direction.
     """

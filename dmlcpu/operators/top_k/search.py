@@ -83,7 +83,7 @@ class Search:
         return self._values[:, : self._k].T, self._indices[:, : self._k].T
 
     def _take(self, block: Array, start: int, place: int) -> None:
-        """Write the winners of a block from a place on: 0, or k, behind the winners so far."""
+        """Write the winners of a block from a position on: 0, or k, after the winners so far."""
         held = slice(place, place + self._k)
         self._select(block, 0, self._values[:, held].T, self._indices[:, held].T)
         self._indices[:, held] += start

@@ -309,7 +309,7 @@ def test_a_kernel_that_was_asked_for(caplog):
     plan.cache_clear()
     with caplog.at_level("DEBUG", "dmlcpu"), use_budget(1, kernel="select_sort"):
         dmlcpu.top_k(np.zeros((40, 99)), 3)
-    assert "select_sort (asked for)" in caplog.messages[-1]
+    assert "select_sort (requested)" in caplog.messages[-1]
 
 
 @st.composite
