@@ -71,7 +71,7 @@ def check_of(found):
                 for cell in (number(row[state] * 1e3), number(real[state] * 1e3), f"{row[state] / real[state]:.2f}")
             ]
             rows.append([name, str(real["of"]), *times])
-    return restructured("Computed beside measured: milliseconds, and their ratio", head, rows)
+    return restructured("Computed and measured: milliseconds, and computed divided by measured", head, rows)
 
 
 def table_of(name, call):

@@ -117,7 +117,7 @@ class Operator:
     descs: Mapping[OperatorType, str]
     types: tuple[str, ...]  # that kernels are compiled for
     results: tuple[str, ...] = ("y",)  # their names
-    result: str | None = None  # the class of the function's result, beside it, if that is not one array
+    result: str | None = None  # the class of the function's result, in its module, unless that is one array
     version: int = 1  # of the semantics
     family: str = ""  # the folder whose blocks.py serves several operators
 

@@ -99,7 +99,7 @@ def multiply(columns, words, origin, operands, work):
     has_rest = columns.first + whole * BLOCK < columns.last
     for k in range(0, work.K, DEPTH):
         word, depth = k // 4 // KC * rows * ROW_STEP + k // 4 % KC, min(DEPTH, work.K - k)
-        # Two turns of a loop: two calls would be compiled twice.
+        # Two iterations of a loop: two calls would be compiled twice.
         for turn in range(1 + has_rest):
             column, blocks, at = (columns.first, whole, 0) if turn == 0 else (work.N - BLOCK, 1, whole * BLOCK)
             b = Strided(operands.b, origin.b + k * work.b.row + column, work.b.row, depth)

@@ -125,7 +125,7 @@ def _update(loop: _Loop, index: Any, ahead: int, combine: Any) -> None:
     builder = loop.builder
 
     def at(x: Strided) -> Any:
-        # Of a turn only the first update needs a product: the distances to the others are constants of the loop.
+        # Only the first update of an iteration needs a product: the distances to the others are constants of the loop.
         return x.array.at(builder.add(x.place(builder, index), builder.mul(x.step, _LONG(ahead))))
 
     raw = builder.load(at(loop.places), align=4)

@@ -213,7 +213,7 @@ def least_of(threshold, column, top):
         return np.int64(top.lowest)
     rank = np.int64(threshold >> np.uint64(32)) - _BEYOND
     if np.int64(threshold & LOWER_HALF) >= 2 * (MOST_COLUMNS - column):
-        rank += 1  # columns behind lose a tie
+        rank += 1  # later columns lose a tie
     if not top.is_scaled:
         return min(rank, _BEYOND - 1)
     if rank > _INFINITY:

@@ -85,7 +85,7 @@ def append_groups(sequence, key_map, maxima, first, reached, least, candidates, 
 @device
 def append_tile(sequence, position, key_map, least, candidates, found):
     """Append the elements of the tile at `position` that reach a bound."""
-    keys, lanes, begin = candidates.keys, line_of(sequence.x), found  # a tile fits behind the candidates found
+    keys, lanes, begin = candidates.keys, line_of(sequence.x), found  # a tile fits after the candidates found
     load_keys(sequence.x, sequence.start + position, 1, lanes * GROUP, key_map, keys[begin:])
     for line in range(0, lanes * GROUP, lanes):
         found = append(keys, begin + line, reach(keys, begin + line, least), position + line, candidates, found)

@@ -212,7 +212,7 @@ def request(*given: Any) -> Request:
     if type(k) is not int:  # in a key, 1.0 and True would be 1
         k = as_integer(NAME, "k", k)
     is_scaled = not (a_scale is None and b_scale is None)
-    # Absent scales are numbers, too: for other types the kernel would be compiled again.
+    # Missing scales are also numbers: for other types the kernel would be compiled again.
     a_scale, b_scale = 1.0 if a_scale is None else a_scale, 1.0 if b_scale is None else b_scale
     parameters = (a_scale, a_zero_point, b_scale, b_zero_point, ABSENT, None)
     flat, shapes, _ = parameters_of(NAME, _no_type, a.dtype, b.dtype, (None, out), parameters)

@@ -43,7 +43,7 @@ class Search:
         """Begin. call: sorted winners of rows and columns, along the first axis; its number of rows does not count."""
         self._call, self._k, self._most_threads = call, call.k, most_threads
         columns, dtype, k = call.x.shape[1], call.x.dtype, call.k
-        # Of each column its winners, and after them candidates: elements that beat the last winner.
+        # Each column's winners, followed by candidates: elements that beat the last winner.
         self._values = np.empty((columns, (1 + _CANDIDATES) * k), dtype)
         self._indices = np.empty(self._values.shape, INT64)
         self._counts = np.zeros(columns, INT64)
