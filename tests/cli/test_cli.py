@@ -100,7 +100,7 @@ def test_as_a_process(model: Path) -> None:
     refused = commands.run("run", model)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == (
-        f"dmlcpu: {model}: 1 fault\n"
+        f"dmlcpu: {model}: 1 error\n"
         "  $: unexpected end of input at line 1, column 2; allowed: JSON, with comments and trailing commas\n"
     )
 

@@ -104,7 +104,7 @@ def test_inputs_that_would_have_the_same_output_are_named(run: Run) -> None:
     reason = (
         "-o: 'out/a.npz' for 'in/a.npy' and for 'more/a.npy'; allowed: a text with {path} or {number}, which differ"
     )
-    assert (code, err) == (2, ["dmlcpu: top-k: 1 fault", f"  top-k (out/a.npz): {reason}"])
+    assert (code, err) == (2, ["dmlcpu: top-k: 1 error", f"  top-k (out/a.npz): {reason}"])
     assert run("top-k", "in/a.npy", "more/a.npy", "-o", "{number}/{stem}.npz", "--k", 2, "-q")[0] == 0
     assert run("top-k", "in/a.npy", "more/a.npy", "-o", "out/{path}.npz", "--k", 2, "-q")[0] == 0
 

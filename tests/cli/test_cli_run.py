@@ -70,7 +70,7 @@ def test_bad_model(run: Run, model: Path) -> None:
         2,
         [],
         [
-            f"dmlcpu: {model}: 2 faults",
+            f"dmlcpu: {model}: 2 errors",
             "  $.commands[0].dispatchable: 'top'; allowed: a dispatchable: topk",
             "  $.commands[1].resource: 'y'; allowed: a resource: x, values, indices",
         ],

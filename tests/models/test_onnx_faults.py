@@ -54,8 +54,8 @@ FAULTS = [
             "$.commands[2]": {"type": "writeFile", "resource": "later", "targetPath": "y.npy"},
         },
         *(
-            f"$.commands[{i}].resource: 'later', which is deferred and has nothing yet; "
-            "allowed: a resource that a dispatch before has written to"
+            f"$.commands[{i}].resource: 'later', which is deferred and still empty; "
+            "allowed: a resource that an earlier dispatch has written to"
             for i in (1, 2)
         ),
     ),

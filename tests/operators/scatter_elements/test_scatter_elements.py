@@ -256,7 +256,7 @@ U = np.zeros((1, 3), np.float32)
         (
             {"indices": np.zeros((1, 4), int)},
             BindingError,
-            "indices.shape is (1, 4); allowed: at most (2, 3) (x.shape) but along axis 0; indices are not broadcast",
+            "indices.shape is (1, 4); allowed: at most (2, 3) (x.shape) except along axis 0; indices are not broadcast",
         ),
         ({"indices": np.zeros(3, int)}, BindingError, "indices.shape is (3,); allowed: 2 dimensions, as x has"),
         ({"indices": I.astype(float)}, UnsupportedError, "indices.dtype is float64; allowed: any integer type"),
