@@ -64,5 +64,5 @@ def test_a_program_in_an_archive_says_why_it_keeps_no_cache(tmp_path):
     code = f"import sys; sys.path.insert(0, {archive!r}); from dmlcpu.config import cache_folder; print(cache_folder())"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.stdout.strip() == (
-        "none: Numba names what it keeps by source files, which have to be unpacked: these lie in an archive"
+        "none: Numba names cache files by source files, and these are in an archive"
     ), done.stderr
