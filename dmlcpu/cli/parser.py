@@ -27,7 +27,7 @@ examples:
 Exit codes: 0 done, 1 failed while running, 2 bad model, jobs or usage, 130 interrupted."""
 
 
-_INFINITY = re.compile(r"-inf(inity)?", re.IGNORECASE)
+_NEGATIVE = re.compile(r"-(inf(inity)?|\.?\d[\d.e+-]*)", re.IGNORECASE)
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -56,12 +56,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 def spelled(argv: Sequence[str]) -> list[str]:
-    """Return arguments as argparse reads them: commands with hyphens, and -inf joined to its option."""
+    """Return arguments as argparse reads them: commands with hyphens, and negative numbers joined to their options."""
     args: list[str] = []
     for each in argv:
         if each in OPERATORS and all(before.startswith("-") for before in args):
             args.append(each.replace("_", "-"))
-        elif _INFINITY.fullmatch(each) and args and args[-1].startswith("--") and "=" not in args[-1]:
+        elif _NEGATIVE.fullmatch(each) and args and args[-1].startswith("--") and "=" not in args[-1]:
             args[-1] += f"={each}"
         else:
             args.append(each)

@@ -178,12 +178,12 @@ OUTPUTS = "allowed: a file or a folder, or RESULT=FILE for some of values, indic
         (["in/a.npy", "-o", "", "--k", "2"], f"dmlcpu: top_k: -o is ; {OUTPUTS}"),
         (["in/a.npy", "-o", "values=", "--k", "2"], f"dmlcpu: top_k: -o is values=; {OUTPUTS}"),
         (["in/a.npy", "--k", "2"], "dmlcpu top-k: error: the following arguments are required: -o/--output"),
-        (["in/a.npy", "-o", "out/"], "dmlcpu top-k: error: the following arguments are required: --k"),
+        (["in/a.npy", "-o", "out/"], "dmlcpu top-k: error: the following arguments are required: -k/--k"),
         (["in/a.npy", "-o", "out/", "--k", "2", "--kk", "2"], "dmlcpu top-k: error: unrecognized arguments: --kk 2"),
         (["in/a.npy", "-o", "out/", "-o", "b/", "--k", "2"], f"dmlcpu: top_k: -o is out/ b/; {OUTPUTS}"),
         (
             ["in/a.npy", "-o", "out/", "--k", "two"],
-            "dmlcpu top-k: error: argument --k: 'two'; allowed: a number, a list, or a file "
+            "dmlcpu top-k: error: argument -k/--k: 'two'; allowed: a number, a list, or a file "
             "(.npy, .npz, .safetensors, .zarr, .pb, .h5, .hdf5)",
         ),
         (

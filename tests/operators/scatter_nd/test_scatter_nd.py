@@ -195,7 +195,8 @@ U = np.zeros((1, 3), np.float32)
         (
             {"x": np.zeros(9), "indices": [0, 2, 5], "updates": np.zeros(3)},
             BindingError,
-            "indices.shape is (3,); allowed: (3, 1): the last axis holds",
+            "indices.shape is (3,); allowed: (3, 1): the last axis holds the coordinates of a tuple, as in "
+            "indices[..., None]",
         ),
         ({"updates": U.astype(np.float64)}, BindingError, "updates.dtype is float64; allowed: float32 (x's type)"),
         (
