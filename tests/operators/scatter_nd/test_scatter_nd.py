@@ -268,8 +268,7 @@ def test_out_may_not_partly_overlap_x():
     with pytest.raises(dmlcpu.BindingError) as caught:
         dmlcpu.scatter_nd(room[:8], [[0]], [1.0], out=room[2:])
     assert str(caught.value) == (
-        "scatter_nd: out is sharing memory with x (it may be x itself, but not a part of it); allowed: memory of its "
-        "own"
+        "scatter_nd: out is sharing memory with x (it may be x itself, but not a part of it); allowed: its own memory"
     )
     assert not room.any()
 
