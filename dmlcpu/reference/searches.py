@@ -164,8 +164,8 @@ def _settled(scores: Array, sums: Array, squares: Array) -> tuple[Array, Array]:
     near = scores > np.float32(1 - 2.0**-18)
     roots = np.sqrt(np.where(near, squares, 1))
     exact = np.where(sums * sums == squares, 1.0, np.minimum(sums / roots, 1 - 2.0**-53))
-    told = np.where(exact == 1, np.float32(1), np.minimum(exact.astype(np.float32), np.float32(1 - 2.0**-24)))
-    return np.where(near, 2 * exact, scores), np.where(near, told, np.clip(scores, -1, 1))
+    nearly = np.where(exact == 1, np.float32(1), np.minimum(exact.astype(np.float32), np.float32(1 - 2.0**-24)))
+    return np.where(near, 2 * exact, scores), np.where(near, nearly, np.clip(scores, -1, 1))
 
 
 def quantized(x: Array) -> tuple[Array, Array]:
