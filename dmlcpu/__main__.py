@@ -1,4 +1,4 @@
-"""The ``dmlcpu`` command, also as ``python -m dmlcpu``. Signals end it at any moment, also while Python imports."""
+"""The ``dmlcpu`` command, also as ``python -m dmlcpu``. Signals end it at any moment, even during imports."""
 
 import gc
 import os
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _INTERRUPTED = 130
-_PATIENCE = 1.0  # seconds that the main thread has to clean up after the second signal
-_APART = 0.1  # seconds between two signals: `timeout` sends one to the process, and one more to its group
+_PATIENCE = 1.0  # seconds for the main thread to clean up after the second signal
+_APART = 0.1  # least seconds between two signals: `timeout` sends one to the process and another to its group
 
 
 def main() -> int:
@@ -34,12 +34,12 @@ def main() -> int:
         _end()
     if code == _INTERRUPTED:
         os._exit(code)  # a thread may wait for a file, and Python would wait for the thread
-    gc.freeze()  # at its end Python would look through all modules, which took 0.15 to 0.3 s of CPU
+    gc.freeze()  # otherwise Python collects all modules when it exits, which took 0.15 to 0.3 s of CPU
     return code
 
 
 def _interrupt(_number: int, frame: "FrameType | None") -> None:
-    """Raise KeyboardInterrupt; but end at once while Python imports, as some modules cannot be imported by halves."""
+    """Raise KeyboardInterrupt; during an import end at once, as some modules cannot be imported in part."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             _end()
@@ -51,7 +51,7 @@ def _watch() -> None:
     """End the process soon after the second signal, whatever the main thread waits for or computes."""
     import threading
 
-    while (file := os.open(os.devnull, os.O_RDWR)) <= 2:  # a standard stream is closed: no pipe in its place
+    while (file := os.open(os.devnull, os.O_RDWR)) <= 2:  # a closed standard stream: no pipe may take its number
         pass
     os.close(file)
     read, write = os.pipe()

@@ -1,6 +1,6 @@
-"""What public functions are annotated with.
+"""Types in the annotations of public functions.
 
-Annotations of long types are quoted: `help` prints these names then, and not a thousand characters of NumPy's parts.
+Long types are quoted, so that `help` prints these names and not their expansions, a thousand characters each.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ Array: TypeAlias = NDArray[Any]
 Pair: TypeAlias = tuple[Array, Array]
 Numbers: TypeAlias = ArrayLike | None
 
-# The words that arguments take.
+# Strings that arguments accept.
 Mode: TypeAlias = Literal["largest", "smallest"]
 Nan: TypeAlias = Literal["greatest", "last"]
 Reduction: TypeAlias = Literal["none", "add", "mul", "min", "max"]
@@ -22,15 +22,15 @@ OutOfRange: TypeAlias = Literal["raise", "drop", "clip"]
 Clipping: TypeAlias = Literal["raise", "clip"]
 Metric: TypeAlias = Literal["ip", "l2", "cosine"]
 
-# Types of elements, which results have from arguments.
+# Element types, which results take from arguments.
 Element = TypeVar("Element", bound=np.generic)
 Position = TypeVar("Position", bound=np.generic)
 Stored = TypeVar("Stored", np.int8, np.uint8, np.int16, np.uint16)
 DType: TypeAlias = type[Element] | np.dtype[Element]
-Wide: TypeAlias = float | Sequence[float] | NDArray[np.float32] | NDArray[np.float64]  # not of 16 bits
+Wide: TypeAlias = float | Sequence[float] | NDArray[np.float32] | NDArray[np.float64]  # no 16-bit types
 
-# Types of arrays in named tuples, and what calls of an operator return. Type checkers know defaults in any version,
-# Python from 3.13 on.
+# Array types in named tuples, and what operator calls return. Type checkers support defaults in any version, Python
+# from 3.13 on.
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 

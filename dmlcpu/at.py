@@ -1,7 +1,7 @@
-"""NumPy's ``ufunc.at`` by the kernels of scatter_nd: in place, with NumPy's broadcasting, the bits that NumPy gives.
+"""NumPy's ``ufunc.at`` on scatter_nd's kernels: in place, with NumPy's broadcasting, and the same bits as NumPy.
 
-A call that the kernels do not take, or are not faster at, goes to NumPy itself, and so do errors: each function can
-replace NumPy's.
+NumPy itself runs the calls that the kernels do not support or would not speed up, and raises the errors, so each
+function can replace NumPy's.
 """
 
 import math
@@ -29,7 +29,7 @@ def add_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
     x : ndarray
         The array that is changed.
     indices : array_like of integers, or tuple of them
-        As in ``x[indices]``: an array for each of the first dimensions; they are broadcast. A mask is allowed, too.
+        As in ``x[indices]``: an array for each of the first dimensions; they are broadcast. A mask is also allowed.
     updates : array_like
         Broadcast to the shape of ``x[indices]``.
 
@@ -42,12 +42,12 @@ def add_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
 
     Notes
     -----
-    The result is that of ``np.add.at`` to the bit: updates of one place are applied one after the other, and each sum
-    is rounded to x's type. The bits of a NaN that results from a sum are not specified, here or in NumPy. The kernels
-    report no overflow (``np.errstate``).
+    The result equals that of ``np.add.at`` to the bit: updates of one element are applied in order, and each sum is
+    rounded to x's type. Neither NumPy nor dmlcpu specifies the bits of a NaN that a sum produces. The kernels ignore
+    ``np.errstate``: they report no overflow.
 
-    NumPy itself carries out small calls, which it does faster; calls that it computes in another type than x's; and
-    calls with types, indices or memory that the kernels do not take.
+    NumPy itself runs small calls, which it does faster; calls that it computes in another type than x's; and calls
+    whose types, indices or memory layout the kernels do not support.
 
     Examples
     --------
@@ -70,8 +70,8 @@ def add_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
 def maximum_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
     """Replace the elements that indices name by greater updates, in place: ``np.maximum.at``.
 
-    The arguments are those of `add_at`. NaN propagates, as in NumPy. Between -0.0 and +0.0 the old one remains; in
-    NumPy that depends on the processor.
+    The arguments are those of `add_at`. NaN propagates, as in NumPy. If -0.0 meets +0.0, the old element remains; in
+    NumPy this depends on the processor.
 
     Examples
     --------
@@ -87,8 +87,8 @@ def maximum_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
 def minimum_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
     """Replace the elements that indices name by smaller updates, in place: ``np.minimum.at``.
 
-    The arguments are those of `add_at`. NaN propagates, as in NumPy. Between -0.0 and +0.0 the old one remains; in
-    NumPy that depends on the processor.
+    The arguments are those of `add_at`. NaN propagates, as in NumPy. If -0.0 meets +0.0, the old element remains; in
+    NumPy this depends on the processor.
 
     Examples
     --------
@@ -108,9 +108,9 @@ def put_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
 
     Notes
     -----
-    Of several updates of one place the last wins, in C order of the broadcast indices' elements: for any number of
-    updates, and however indices and updates lie in memory. NumPy's own assignment may visit them in another order if
-    neither the indices nor the updates lie in C order.
+    If several updates name one element, the last one wins, in C order of the broadcast indices, for any number of
+    updates and any memory layout. NumPy's own assignment may visit them in another order if neither the indices nor the
+    updates lie in C order.
 
     Examples
     --------
@@ -130,26 +130,26 @@ def put_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
 class Limits(NamedTuple):
     """The sizes from which the kernels are faster than NumPy.
 
-    NumPy needs no plan and has a special loop for single elements with one array of indices. That loop takes 1.1 to
-    1.4 ns an update (Zen 4) or 2.5 ns (Zen 3); the kernels take half of that on one thread, and some 10 us more for a
-    call. So machines gain from some 30,000 updates on, and busy ones later. Where x is larger than the caches, both
-    wait for memory, and the kernels look at the indices twice; there they gain less, and nothing by assigning, until
-    updates are partitioned. The last two were measured on Zen 4, two threads, float32, float64 and int64.
+    NumPy needs no plan and has a special loop for single elements with one array of indices. That loop takes 1.1 to 1.4
+    ns an update (Zen 4) or 2.5 ns (Zen 3); the kernels take half of that on one thread, plus about 10 us a call. So the
+    kernels are faster from about 30,000 updates on, and from more on busy machines. If x is larger than the caches,
+    both wait for memory, and the kernels read the indices twice; there they gain less, and assignments nothing, until
+    updates are partitioned. The last two fields were measured on Zen 4, two threads, float32, float64 and int64.
     """
 
     single_updates: float = 100_000  # updates of single elements
-    near: tuple[float, float] = 4 << 20, 200_000  # the most bytes of an x for which these suffice; else more updates
+    near: tuple[float, float] = 4 << 20, 200_000  # up to these bytes of x so many updates suffice, beyond them more
     near_assigned: tuple[float, float] = 1 << 20, 1 << 20  # the same for assignments
     reduced_elements: float = 2_500  # elements of other updates to be reduced; NumPy takes 9 ns for each
     assigned_ns: float = 130_000  # NumPy's time to assign slices, 10 ns each and a quarter for an element
 
 
 LIMITS = Limits()
-_BLOCK = 1 << 18  # small integers as int64, at once: they stay in the second cache
+_BLOCK = 1 << 18  # small integers converted to int64 at a time: they stay in the second-level cache
 
 
 def _apply(name: str, reduction: str, ufunc: np.ufunc | None, x: Any, indices: Any, updates: Any) -> None:
-    """Reduce into x by the kernels if they take the call and are faster, else by NumPy; ufunc None assigns."""
+    """Reduce into x with the kernels if they support the call and are faster, else with NumPy; ufunc None assigns."""
     if not isinstance(x, np.ndarray):
         raise TypeError(f"{name}: x is {type(x).__name__}; allowed: a numpy.ndarray")
     if not x.flags.writeable:  # ufunc.at would write to it
@@ -168,7 +168,7 @@ def _apply(name: str, reduction: str, ufunc: np.ufunc | None, x: Any, indices: A
                 update(x, places[block], values[block], reduction, operator=name)
             return
     if ufunc and x.ndim == np.ndim(updates) == 1 and (arrays is None or arrays[0].ndim > 1):
-        # With indices of several dimensions NumPy 2.4 reads beyond one-dimensional updates, instead of repeating them.
+        # If indices have several dimensions, NumPy 2.4 reads beyond one-dimensional updates instead of repeating them.
         # An error about types comes before those about shapes and indices, as in NumPy.
         ufunc.at(x[:0], np.zeros(0, np.intp), np.asarray(updates)[:0])
         updates = np.broadcast_to(updates, np.shape(x[indices]))
@@ -176,7 +176,7 @@ def _apply(name: str, reduction: str, ufunc: np.ufunc | None, x: Any, indices: A
 
 
 def _are_few(indices: Any, x: Array) -> bool:
-    """Return whether indices are arrays of one shape that name few single elements; others are looked at later."""
+    """Return whether indices are arrays of one shape that name few single elements; others are checked later."""
     if type(indices) is not tuple:
         return type(indices) is np.ndarray and x.ndim == indices.ndim == 1 and indices.size < LIMITS.single_updates
     if not 1 < x.ndim == len(indices):
@@ -199,10 +199,10 @@ def _apply_by_numpy(ufunc: np.ufunc | None, x: Array, indices: Any, updates: Any
 
 
 def _in_c_order(indices: Any) -> Any:
-    """Return indices whose elements NumPy's assignment visits in C order.
+    """Return indices that NumPy's assignment visits in C order.
 
-    It visits them as indices and updates lie in memory, but in C order if one of them has all elements in that order.
-    So one of the indices is given all elements.
+    It follows the memory layout of indices and updates, but visits in C order if one of them holds all elements in that
+    order. So one of the indices is broadcast to all elements.
     """
     if not isinstance(indices, tuple):
         is_strided = isinstance(indices, np.ndarray) and indices.dtype.kind in "iu" and not indices.flags.c_contiguous
@@ -217,7 +217,7 @@ def _in_c_order(indices: Any) -> Any:
     shapes = [(np.count_nonzero(each),) if each.dtype == bool else each.shape for each in arrays]
     try:
         parts[one] = np.asarray(np.broadcast_to(parts[one], np.broadcast_shapes(*shapes)), order="C")
-    except ValueError:  # NumPy raises its own
+    except ValueError:  # NumPy raises its own error
         return indices
     return tuple(parts)
 
@@ -254,9 +254,10 @@ def _pays(reduction: str, arrays: list[Array], x: Array) -> bool:
 
 
 def _blocks(places: Array, sizes: tuple[int, ...]) -> Iterator[slice]:
-    """Cut indices that kernels read as int64 only: each block is converted by itself. One block if any is out of range.
+    """Cut indices that kernels read only as int64 into blocks, each converted separately.
 
-    The blocks are along the first dimension, so updates are applied in the same order.
+    There is one block if any index is out of range. The blocks are along the first dimension, which keeps the order of
+    updates.
     """
     count = len(places)
     step = max(1, count)
@@ -269,7 +270,7 @@ def _blocks(places: Array, sizes: tuple[int, ...]) -> Iterator[slice]:
 
 
 def _takes(reduction: str, x: Array) -> bool:
-    """Return whether the kernels can reduce into an array as NumPy does."""
+    """Return whether the kernels can reduce into an array with NumPy's result."""
     name, flags = type_name(x.dtype), x.flags
     takes_type = name in NUMBERS or (x.dtype.kind == "c" and name in DATA_TYPES and reduction in ("none", "add"))
     is_plain = takes_type and flags.aligned and x.dtype.isnative
@@ -277,13 +278,13 @@ def _takes(reduction: str, x: Array) -> bool:
 
 
 def _values(reduction: str, updates: Any, x: Array, places: Array) -> Array | None:
-    """Return updates in x's type and the shape of the elements at places; None if they are left to NumPy."""
+    """Return updates in x's type and the shape of the indexed elements; None if NumPy has to run the call."""
     shape = places.shape[:-1] + x.shape[places.shape[-1] :]
     try:
         given = np.asarray(updates)
         if given.dtype.kind not in "biufcV" or (reduction != "none" and not _is_computed_as(x.dtype, given)):
             return None
-        # An assignment casts arrays as they are, and refuses numbers and lists that do not fit.
+        # An assignment casts any array, but refuses numbers and lists that do not fit.
         is_cast = reduction != "none" or isinstance(updates, np.ndarray | np.generic)
         values = given.astype(x.dtype, copy=False) if is_cast else np.asarray(updates, x.dtype)
         values = values if values.shape == shape else np.broadcast_to(values, shape)
@@ -295,7 +296,7 @@ def _values(reduction: str, updates: Any, x: Array, places: Array) -> Array | No
 def _is_computed_as(dtype: np.dtype[Any], given: Array) -> bool:
     """Return whether NumPy computes in a type, or in a wider one with the same result.
 
-    The sum of two float32 is the same float32, rounded at once or to float64 first. So a number may have a wider type,
+    The sum of two float32 is the same float32, rounded at once or to float64 first. So a number may have a wider type
     if its value fits `dtype`. Integers wrap in either.
     """
     computed = np.result_type(dtype, given.dtype)

@@ -1,6 +1,6 @@
-"""Run whole files: jobs over many of them, and DxDispatch models.
+"""Run jobs over many files, and DxDispatch models.
 
-The names load on first use: importing the package, or its `faults`, imports neither Numba nor NumPy.
+The names load on first use, so that importing this module imports neither Numba nor NumPy.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What this installation is and uses: versions, instruction sets, threads, kernels, the cache."""
+"""Settings of this installation: versions, instruction sets, threads, kernels, the cache."""
 
 import os
 import platform
@@ -11,11 +11,10 @@ _NONE = {"advice": "none: nothing is off", "cpu_quota": "none", "open_to_others"
 
 
 def show_config() -> None:
-    """Print versions, instruction sets, threads, the cache folder and the kernels this machine can run.
+    """Print versions, instruction sets, threads, the cache folder and the kernels that this machine can run.
 
-    It also says whether kernels are used at all, or compilation is switched off (``NUMBA_DISABLE_JIT``).
-
-    Nothing is compiled for it, and no helper thread is started.
+    It also prints whether compilation is switched off (``NUMBA_DISABLE_JIT``), so that no kernels are used. It compiles
+    nothing and starts no helper thread.
 
     Examples
     --------
@@ -28,7 +27,7 @@ def show_config() -> None:
 
 
 def config() -> dict[str, Any]:
-    """Return what `show_config` prints, as a dictionary that JSON can hold.
+    """Return what `show_config` prints as a dictionary of JSON types.
 
     Returns
     -------
@@ -87,7 +86,7 @@ def config() -> dict[str, Any]:
 
 
 def as_text(settings: dict[str, Any]) -> str:
-    """Write a `config()` for reading."""
+    """Return the text of a `config()`."""
     lines = []
     for title, content in settings.items():
         lines.append(title)
@@ -108,6 +107,10 @@ def cache_folder() -> str:
     if not can_compile():
         return "none: compilation is switched off"
     if not os.path.exists(__file__):  # in a zipapp
-        return "none: Numba names what it keeps by source files, which have to be unpacked: these lie in an archive"
+        return "none: Numba names cache files by source files, and these are in an archive"
     folders = {entry.kernel.share.stats.cache_path for entry in registry.available()} - {None}
-    return os.path.commonpath(folders) if folders else "none: kernels are compiled anew by every process"
+    return (
+        os.path.commonpath(folders)
+        if folders
+        else "none: no folder can be written to, so every process compiles its kernels"
+    )

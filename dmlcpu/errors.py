@@ -38,7 +38,7 @@ class DmlError(ValueError):
 
 
 class InvalidDescriptorError(DmlError):
-    """A descriptor contradicts itself: sizes, strides, axis or counts do not fit together."""
+    """A descriptor contradicts itself: its sizes, strides, axis or counts do not match."""
 
 
 class BindingError(DmlError):

@@ -80,4 +80,4 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "available", lambda: entries("/c/top_k/__pycache__", "/c/scatter_nd/__pycache__"))
     assert cache_folder() == "/c"
     monkeypatch.setattr(registry, "available", lambda: entries(None, None))
-    assert cache_folder() == "none: kernels are compiled anew by every process"
+    assert cache_folder() == "none: no folder can be written to, so every process compiles its kernels"

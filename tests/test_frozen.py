@@ -63,6 +63,6 @@ def test_a_program_in_an_archive_says_why_it_keeps_no_cache(tmp_path):
     archive = shutil.make_archive(str(tmp_path / "app"), "zip", tmp_path / "app")
     code = f"import sys; sys.path.insert(0, {archive!r}); from dmlcpu.config import cache_folder; print(cache_folder())"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.stdout.strip() == (
-        "none: Numba names what it keeps by source files, which have to be unpacked: these lie in an archive"
-    ), done.stderr
+    assert done.stdout.strip() == ("none: Numba names cache files by source files, and these are in an archive"), (
+        done.stderr
+    )

@@ -25,7 +25,10 @@ def git(repository, *arguments):
 
 def commit_of(repository, name):
     """Return the hash of a commit."""
-    return git(repository, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}").decode().strip()
+    try:
+        return git(repository, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}").decode().strip()
+    except GateError:
+        raise GateError(f"{name!r} is no commit of this repository") from None
 
 
 def touched(repository, base, head):

@@ -1,4 +1,4 @@
-"""What PyInstaller asks this package, by the entry point `pyinstaller40`."""
+"""Hooks for PyInstaller, by the entry point `pyinstaller40`."""
 
 import os
 

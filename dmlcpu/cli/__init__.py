@@ -41,11 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str] | None) -> int:
-    from dmlcpu.cli.parser import make_parser
+    from dmlcpu.cli.parser import make_parser, spelled
     from dmlcpu.common.imports import MissingExtraError
 
     try:
-        args = make_parser().parse_args(argv)
+        args = make_parser().parse_args(spelled(sys.argv[1:] if argv is None else argv))
     except SystemExit as exit_:  # argparse has printed help, or the error
         return int(exit_.code or DONE)
     except MissingExtraError as error:  # of --print-completion
@@ -63,7 +63,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _drop(stream: Any) -> None:
-    """Discard the rest of a stream that cannot be written, or Python complains at exit."""
+    """Discard the rest of a stream that cannot be written, or Python reports an error at exit."""
     try:
         if stream is not None:
             stream.flush()

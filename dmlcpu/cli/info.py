@@ -1,4 +1,4 @@
-"""``dmlcpu info``: versions, instruction sets, threads and kernels; or how fast they are."""
+"""``dmlcpu info``: versions, instruction sets, threads and kernels; or their measured speed."""
 
 import argparse
 import json
@@ -6,14 +6,14 @@ import json
 from dmlcpu.cli.shared import DONE, check_environment, tell
 
 SUMMARY = "show versions, instruction sets, threads, kernels and the cache folder, or measure their speed"
-_COMPILING = "kernels that the cache does not have are compiled first, which may take a minute"
+_COMPILING = "compiling the kernels that the cache lacks, which may take a minute"
 
 
 def add_options(info: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     info.add_argument("--json", action="store_true", help="print JSON")
     measure = (
-        "show instead how fast this machine reads, copies and multiplies, which part of that each operator reaches, "
+        "show instead how fast this machine reads, copies and multiplies, the fraction that each operator reaches, "
         "and what would make it faster; takes two to three seconds"
     )
     info.add_argument("--measure", action="store_true", help=measure)

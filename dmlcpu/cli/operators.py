@@ -15,8 +15,10 @@ from dmlcpu.cli import batch
 from dmlcpu.cli.shared import REFUSED, complain
 from dmlcpu.operators.table import OPERATORS
 
-# Of numpydoc: the parameters, each with its type and an indented text.
+# The parameters of a numpydoc docstring, each with its type and an indented text.
 _SECTION = re.compile(r"^ *Parameters\n *-+\n(.*?)\n\n *\w+\n *-+\n", re.MULTILINE | re.DOTALL)
+_SPELLED = {"True": True, "False": False, "None": None}  # by Python; JSON's spellings are read anyway
+_INFINITE = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
 _PARAMETER = re.compile(r"^(\w[\w, ]*) : (.*)((?:\n +.*)*)", re.MULTILINE)
 
 
@@ -27,7 +29,7 @@ def _epilog(name: str, required: Iterable[str]) -> str:
     return f"""\
 Arrays are files (.npy, .npz, .safetensors, .zarr, .pb); FILE::NAME is an array in a file that holds several.
 Inputs may also be .h5 files, and URLs (s3://, gs://, https://) of .npy, .npz and .zarr.
-In OUT and in other files {{stem}}, {{name}}, {{array}}, {{path}} and {{number}} stand for those of each IN.
+In OUT and in other files, {{stem}}, {{name}}, {{array}}, {{path}} and {{number}} are replaced by those of each IN.
 
 examples:
   dmlcpu {spelled} in/*.npy -o out/{needed}    to out/NAME.{suffix}
@@ -49,12 +51,15 @@ def add_options(name: str, parser: argparse.ArgumentParser) -> None:
     results = ", ".join(operator.results)
     where = f"a file, a folder, or RESULT=FILE for some of the results ({results}); may be given several times"
     parser.add_argument("-o", "--output", action="append", required=True, metavar="OUT", help=where)
+    dtype = "read the elements of IN as this type, as in --dtype bfloat16: .npy files hold bfloat16 as |V2"
+    parser.add_argument("--dtype", metavar="NAME", help=dtype)
     options = parser.add_argument_group(f"arguments of {name}")
     array_types = set(get_args(ArrayLike) or [ArrayLike])
     for parameter in others:
         annotation = signature[parameter].annotation
         is_array = array_types <= set(get_args(annotation) or [annotation])
         options.add_argument(
+            *([f"-{parameter}"] if len(parameter) == 1 else []),
             f"--{parameter.replace('_', '-')}",
             dest=f"argument_{parameter}",
             required=parameter in operation.required,
@@ -68,7 +73,7 @@ def add_options(name: str, parser: argparse.ArgumentParser) -> None:
 
 
 def _documented(function: Any) -> dict[str, tuple[str, str]]:
-    """Return type and first sentence of each parameter in a function's docstring, without what no file can be."""
+    """Return type and first sentence of each parameter in a docstring, without what cannot be in a file."""
     section = _SECTION.search((inspect.getdoc(function) or "") + "\n\nEnd\n---\n")
     return {
         name: (kind.replace(", or PackedMatrix", ""), _first_sentence(" ".join(text.split())))
@@ -83,10 +88,14 @@ def _first_sentence(text: str) -> str:
 
 
 def _value(text: str, *, is_array: bool) -> tuple[str, Any]:
-    """Return the member of jobs for an option, and its value: numbers, lists, true and null are JSON."""
+    """Return the member of jobs for an option, and its value: JSON, or a number or a constant as Python spells it."""
     from dmlcpu.files.formats import SUFFIXES, known
     from dmlcpu.jobs.job import split_name
 
+    if text in _SPELLED:
+        return "attrs", _SPELLED[text]
+    if _INFINITE.fullmatch(text):
+        return "attrs", float(text)
     try:
         return "attrs", json.loads(text)
     except ValueError:
@@ -101,6 +110,7 @@ def main(name: str, args: argparse.Namespace) -> int:
     """Run an operator's command."""
     from dmlcpu.jobs.entries import Entry, Listing
     from dmlcpu.jobs.faults import Place
+    from dmlcpu.jobs.operations import operation_of
 
     members: dict[str, Any] = {"op": name, "files": args.files, "inputs": {}, "attrs": {}}
     for key, value in vars(args).items():
@@ -117,6 +127,8 @@ def main(name: str, args: argparse.Namespace) -> int:
             found = f"-o is {given} for {len(args.files)} inputs"
             return complain(f"{name}: {found}; allowed: a folder: {folder}/", REFUSED)
     members["output"] = output
+    if args.dtype is not None:
+        members["inputs"][operation_of(name, Path()).first] = {"path": "{path}", "dtype": args.dtype}
     place = Place(name.replace("_", "-"), options=functools.partial(_option, name))
     return batch.run(Listing(place.where, Path(), [Entry(place, members)]), args)
 
@@ -135,7 +147,7 @@ def _option(name: str, field: str) -> str:
 
 
 def _output(given: list[str], results: tuple[str, ...]) -> str | dict[str, str] | None:
-    """Return the path of each result, or of all; None if `-o` is used in neither of its two ways."""
+    """Return the path of each result, or of all; None if `-o` has neither of its two forms."""
     pairs = [text.partition("=") for text in given]
     if not all(path or not equals for _, equals, path in pairs) or "" in given:
         return None

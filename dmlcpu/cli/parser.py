@@ -2,7 +2,8 @@
 
 import argparse
 import functools
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dmlcpu import __version__
@@ -16,10 +17,10 @@ _DESCRIPTION = "DirectML's top-k, scatter and int8 matmul on any CPU."
 _EPILOG = """\
 examples:
   dmlcpu top-k scores/*.npy -o best/ --k 10    an operator over many files
-  dmlcpu batch jobs.toml                       all jobs of a file, to go on later where it ended
-  dmlcpu status jobs.toml                      what is done, what has failed, and why
+  dmlcpu batch jobs.toml                       all jobs of a file; run it again to resume
+  dmlcpu status jobs.toml                      which jobs are done, which have failed, and why
   dmlcpu run model.json                        run a DxDispatch model
-  dmlcpu search build vectors.npy -o c.index   build an index of int8 vectors, to search with `search query`
+  dmlcpu search build vectors.npy -o c.index   build an index of vectors for `search query`
   dmlcpu run model.json -i 100 -v 1            time each dispatch 100 times
   dmlcpu warmup --ops top_k                    compile kernels before they are needed
   dmlcpu info --json                           versions, instruction sets, threads, kernels
@@ -28,8 +29,21 @@ examples:
 Exit codes: 0 done, 1 failed while running, 2 bad model, jobs or usage, 130 interrupted."""
 
 
+_NEGATIVE = re.compile(r"-(inf(inity)?|\.?\d[\d.e+-]*)", re.IGNORECASE)
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Usage names what is required, and "[options]" for the rest."""
+
+    def add_usage(self, usage: str | None, actions: Iterable[argparse.Action], groups: Any, prefix: Any = None) -> None:
+        needed = [action for action in actions if action.required]
+        if prefix is None:  # not the prefix of the commands' names
+            needed.insert(0, argparse.Action(["options"], "options", nargs=0))
+        super().add_usage(usage, needed, (), prefix)
+
+
 class _Parser(argparse.ArgumentParser):
-    """A parser whose arguments are added when it is used: those of an operator are read from its function."""
+    """A parser that adds its arguments on use: those of an operator come from its function."""
 
     add_options: Callable[[argparse.ArgumentParser], None] | None = None
 
@@ -42,9 +56,22 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.fill()
         found, unknown = super().parse_known_args(args, namespace)
-        if unknown:  # said here, with this command's usage
+        if unknown:  # reported here, with this command's usage
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return found, unknown
+
+
+def spelled(argv: Sequence[str]) -> list[str]:
+    """Return arguments as argparse reads them: commands with hyphens, and negative numbers joined to their options."""
+    args: list[str] = []
+    for each in argv:
+        if each in OPERATORS and all(before.startswith("-") for before in args):
+            args.append(each.replace("_", "-"))
+        elif _NEGATIVE.fullmatch(each) and args and args[-1].startswith("--") and "=" not in args[-1]:
+            args[-1] += f"={each}"
+        else:
+            args.append(each)
+    return args
 
 
 class _PrintCompletion(argparse.Action):
@@ -72,10 +99,10 @@ def _complete_files(parser: argparse.ArgumentParser, file_names: object) -> None
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     common = _Parser(add_help=False)
-    debug = "say on stderr which kernels are chosen, and why"
-    # No default: it may stand before or after the command.
+    debug = "print to stderr which kernels are chosen, and why"
+    # No default: it may come before or after the command.
     common.add_argument("--debug", "--verbose", action="store_true", default=argparse.SUPPRESS, help=debug)
-    settings: dict[str, Any] = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    settings: dict[str, Any] = {"allow_abbrev": False, "formatter_class": _Formatter}
     settings["parents"] = [common]
     parser = argparse.ArgumentParser(prog="dmlcpu", description=_DESCRIPTION, epilog=_EPILOG, **settings)
     parser.add_argument("--version", action="version", version=f"dmlcpu {__version__}")

@@ -6,8 +6,8 @@ from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, check_environment
 
 SUMMARY = "run a DxDispatch model"
 EPILOG = """\
-Files that the model reads are looked for beside it, then in the current directory; files that it writes go to the
-current directory, or where an absolute path says. The whole model is checked before anything runs.
+Files that the model reads are looked up in its folder, then in the current directory. Relative paths of files that it
+writes are relative to the current directory. The whole model is checked before anything runs.
 
 examples:
   dmlcpu run model.json
@@ -16,7 +16,7 @@ examples:
 Exit codes: 0 done, 1 failed while running, 2 bad model or usage."""
 
 
-# Flags, the least value, the default, what stands for the value in the help, the help.
+# Flags, the least value, the default, the placeholder in the help, the help.
 _COUNTS = (
     ("-i", "--dispatch_iterations", 1, 1, "N", "samples to take of each dispatch (default: 1)"),
     ("-r", "--dispatch_repeat", 1, 1, "N", "runs within a sample; it is their average (default: 1)"),

@@ -1,4 +1,4 @@
-"""Shared by all commands: exit codes, messages, kinds of arguments."""
+"""Exit codes, messages and argument types that all commands share."""
 
 import argparse
 import contextlib
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dmlcpu.common.secrets import without_secrets
 
 DONE, FAILED, REFUSED = 0, 1, 2
-INTERRUPTED = 130  # shells expect it of a program that Ctrl+C ended
+INTERRUPTED = 130  # the exit code that shells expect after Ctrl+C
 
 
 class WrongEnvironmentError(Exception):
-    """An environment variable is not valid; commands print the message and end."""
+    """An environment variable is not valid; commands print the message and exit."""
 
 
 def complain(message: str, code: int) -> int:
@@ -28,13 +28,13 @@ def tell(message: str) -> None:
 
 
 def show(text: str) -> None:
-    """Print to standard output; names of files need not be text that can be printed."""
+    """Print to standard output; characters of file names that cannot be encoded are escaped."""
     encoding = sys.stdout.encoding if sys.stdout else "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Return a kind of argument: integers from `least` on."""
+    """Return an argument type: integers from `least` on."""
 
     def integer(text: str) -> int:
         try:

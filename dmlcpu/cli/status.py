@@ -1,4 +1,4 @@
-"""``dmlcpu status``: what is recorded of the jobs of a file."""
+"""``dmlcpu status``: the recorded outcomes of the jobs of a file."""
 
 import argparse
 import dataclasses
@@ -8,14 +8,14 @@ from dmlcpu.cli.shared import DONE, FAILED, REFUSED, complain, show
 
 SUMMARY = "show which jobs of a file are done, have failed, are stale or were never run"
 EPILOG = """\
-JOBS is a file as for `dmlcpu batch`. A stale job was done, and would run again: something of it has changed. Nothing is
-run, and a run may be under way. `dmlcpu batch JOBS --dry-run` prints the errors of invalid jobs.
+JOBS is a file as for `dmlcpu batch`. A stale job was done but would run again, as one of its files or arguments has
+changed. Nothing is run; a run may be in progress. `dmlcpu batch JOBS --dry-run` prints the errors of invalid jobs.
 
 examples:
   dmlcpu status jobs.toml
   dmlcpu status jobs.toml --json
 
-Exit codes: 0 all done, 1 some are not, 2 wrong usage or an invalid file."""
+Exit codes: 0 all done, 1 some are not done, 2 bad usage or an invalid file."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -24,9 +24,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--directory", metavar="DIR", help="what paths are relative to (default: the folder of JOBS)")
     where = "where outcomes are recorded (default: JOBS.manifest.jsonl)"
     parser.add_argument("--manifest", metavar="FILE", help=where)
-    content = "find changed inputs by their content, not by size and time"
+    content = "detect changed inputs by content instead of size and time"
     parser.add_argument("--hash", action="store_true", help=content)
-    parser.add_argument("--json", action="store_true", help="print JSON, with the ids of all jobs that have failed")
+    parser.add_argument("--json", action="store_true", help="print JSON, with the ids of all failed jobs")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -1,20 +1,23 @@
-"""``dmlcpu warmup``: kernels are compiled into the cache ahead of time, so that later processes only load them."""
+"""``dmlcpu warmup`` compiles kernels into the cache ahead of time; later processes only load them."""
 
 import argparse
+import os
 import time
 from collections.abc import Sequence
 
-from dmlcpu.cli.shared import DONE, REFUSED, check_environment, complain
+from dmlcpu.cli.shared import DONE, FAILED, REFUSED, check_environment, complain
 from dmlcpu.common.imports import extra
 from dmlcpu.operators.table import OPERATORS, Operator
 
-SEARCH = "search"  # no operator, but it has kernels
+SEARCH = "search"  # not an operator, but it has kernels
 
 SUMMARY = "compile kernels into the cache"
 EPILOG = """\
 examples:
   dmlcpu warmup
-  dmlcpu warmup --ops top_k scatter_nd --types float32 int64"""
+  dmlcpu warmup --ops top_k scatter_nd --types float32 int64
+
+Exit codes: 0 done, 1 no folder for compiled kernels can be written to, 2 usage."""
 
 
 def add_options(warmup: argparse.ArgumentParser) -> None:
@@ -32,8 +35,21 @@ def main(args: argparse.Namespace) -> int:
         allowed = "; ".join(f"{op}: {', '.join(types_of(op))}" for op in args.ops)
         return complain(f"none of these operators has these types; allowed: {allowed}", REFUSED)
     check_environment()
+    if reason := nowhere():
+        return complain(f"compiled kernels would be lost: {reason}", FAILED)
     print(warm_up(cases))
     return DONE
+
+
+def nowhere() -> str | None:
+    """Return why compiled kernels cannot be kept; None if they can."""
+    from dmlcpu.config import cache_folder
+    from dmlcpu.runtime.compilation import can_compile
+
+    folder = cache_folder()
+    if not can_compile() or os.path.isabs(folder):
+        return None
+    return f"{folder.removeprefix('none: ')}. Set NUMBA_CACHE_DIR to a folder that can be written to"
 
 
 def chosen(ops: Sequence[str], types: Sequence[str]) -> list[tuple[str, str]]:
@@ -51,7 +67,7 @@ def types_of(op: str) -> tuple[str, ...]:
 
 
 def warm_up(cases: Sequence[tuple[str, str]]) -> str:
-    """Compile the kernels of the cases, with a progress bar where stderr is a terminal; return a line about it."""
+    """Compile the kernels of the cases, with a progress bar if stderr is a terminal; return a summary."""
     tqdm = extra("tqdm").tqdm
 
     from dmlcpu.config import cache_folder
@@ -77,8 +93,8 @@ def _compile(operator: Operator, name: str) -> None:
     from dmlcpu.operators.bind import bind
     from dmlcpu.runtime.threads import use_budget
 
-    # grain=1: examples are small, and run on two threads all the same, so that the launchers are compiled, too. The
-    # examples are made within it, as some pack a matrix.
+    # grain=1 makes small examples run on two threads, so that the launchers are also compiled. The examples are made
+    # within it, as some pack a matrix.
     with use_budget(2, grain=1):
         for example in operator.examples(name):
             with use_budget(2, grain=1, kernel=example.kernel):
@@ -102,7 +118,7 @@ def _compile_search(name: str) -> None:
 
 
 def _counts() -> tuple[int, int]:
-    """Return how many kernels this process has compiled, and how many it has found in the cache."""
+    """Return how many kernels this process has compiled, and how many it has loaded from the cache."""
     from dmlcpu.kernels import registry
     from dmlcpu.runtime.threads import layer
 

@@ -1,1 +1,1 @@
-"""What all operators share: checks of arguments, data types, arrays that are read and written in regions."""
+"""Shared by all operators: argument checks, data types, arrays that are read and written in regions."""

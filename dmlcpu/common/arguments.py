@@ -1,4 +1,4 @@
-"""Checks that the functions and the descriptors share. Each refusal names operator, field, found and allowed."""
+"""Checks that functions and descriptors share. Each error names operator, field, found and allowed."""
 
 import functools
 import operator as op
@@ -15,12 +15,12 @@ from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, elements_overlap, overlap, s
 
 Array = NDArray[Any]
 
-NDARRAY = np.ndarray  # is looked up in half the time
+NDARRAY = np.ndarray  # a global name, which Python finds in half the time
 _BOOLS = (bool, np.bool_)
 
 
 def as_array(operator: str, field: str, value: Any) -> Array:
-    """Return `value` as an array of fixed-size elements in native byte order and aligned, copied only if it must be."""
+    """Return `value` as an aligned array of fixed-size elements in native byte order, copied only if necessary."""
     array: Array = value if type(value) is np.ndarray else convert(operator, field, value)
     dtype = array.dtype
     if dtype.hasobject:
@@ -35,16 +35,20 @@ def convert(operator: str, field: str, value: Any) -> Array:
     """Return what NumPy makes of a value that is not a plain array."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{operator}: {field} is a masked array; allowed: an array without a mask")
-    nulls = getattr(value, "null_count", 0)  # of Arrow's arrays, which NumPy would take for NaN
+    nulls = getattr(value, "null_count", 0)  # of Arrow arrays, which NumPy would read as NaN
     if isinstance(nulls, int) and nulls:
         raise BindingError(operator, f"{field}.null_count", str(nulls), "0")
     try:
         if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
             return np.from_dlpack(value)
         return np.asarray(value) if str(getattr(value, "dtype", "")) != "torch.bfloat16" else by_bits(value)
-    except ValueError as error:  # ragged nested lists
-        raise BindingError(operator, field, str(error), "an array, or what numpy.asarray makes one of") from None
-    except (TypeError, RuntimeError, BufferError) as error:  # of tensors on devices, sparse ones...
+    except ValueError as error:
+        if "inhomogeneous" in str(error):
+            raise BindingError(
+                operator, field, "lists of different lengths", "an array, or lists of one length"
+            ) from None
+        raise BindingError(operator, field, str(error), "an array, or what numpy.asarray converts to one") from None
+    except (TypeError, RuntimeError, BufferError) as error:  # for example for tensors on devices or sparse ones
         device = str(getattr(value, "device", "cpu"))
         found = type(value).__name__ + ("" if device == "cpu" else f" on device {device}")
         raise TypeError(f"{operator}: {field} is {found} ({error}); allowed: an array that NumPy can read") from error
@@ -53,7 +57,7 @@ def convert(operator: str, field: str, value: Any) -> Array:
 def by_bits(tensor: Any) -> Array:
     """Return a tensor of torch.bfloat16 as an array; neither PyTorch nor NumPy converts the type."""
     if tensor.requires_grad:
-        return np.asarray(tensor)  # PyTorch refuses that
+        return np.asarray(tensor)  # raises PyTorch's error
     return np.asarray(tensor.view(sys.modules["torch"].int16)).view(bfloat16_of_tensors())
 
 
@@ -69,7 +73,7 @@ def bfloat16_of_tensors() -> np.dtype[Any]:
 
 @functools.lru_cache(maxsize=256)
 def type_name(dtype: np.dtype[Any]) -> str:
-    """Return the name of a type. Cached: NumPy composes it each time, in microseconds."""
+    """Return the name of a type. Cached, as NumPy composes it for each call, which takes microseconds."""
     return dtype.name
 
 
@@ -95,7 +99,7 @@ def as_axis(operator: str, field: str, value: Any, array: str, dimensions: int) 
 
 
 def named(name: str, what: str = "") -> np.dtype[Any]:
-    """Return the type of a name in the package's table; what: needs ml_dtypes, as an error says if that is missing."""
+    """Return the type with a name in the package's table; what: named by the error if ml_dtypes is missing."""
     if name in np.sctypeDict:
         return np.dtype(name)
     dtype: np.dtype[Any] = np.dtype(getattr(optional("ml_dtypes", f"{what or name} needs", "ml_dtypes"), name))
@@ -115,7 +119,7 @@ def as_dtype(operator: str, field: str, value: Any, allowed: Collection[str]) ->
 
 
 def without_metadata(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the data type that NumPy has for a type of numbers in native byte order: its equal may have metadata."""
+    """Return NumPy's own object for a numeric type in native byte order: an equal type may have metadata."""
     return np.dtype(dtype.type)
 
 
@@ -135,14 +139,14 @@ def check_choice(operator: str, field: str, value: Any, choices: Collection[str]
 
 
 def check_tuple(operator: str, out: Any, length: int, allowed: str) -> None:
-    """Refuse an `out` that is not a tuple of this length; allowed: what it is."""
+    """Refuse an `out` that is not a tuple of this length; allowed: its description."""
     if not isinstance(out, tuple) or len(out) != length:
         found = f"a tuple of {len(out)}" if isinstance(out, tuple) else type(out).__name__
         raise TypeError(f"{operator}: out is {found}; allowed: {allowed}")
 
 
 def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return an output as a plain array, or refuse it if it cannot take the result as it is."""
+    """Return an output as a plain array, or refuse it if the result cannot be written to it directly."""
     if type(array) is NDARRAY and array.dtype is dtype and array.flags.num & PLAIN == PLAIN and array.shape == shape:
         return array
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
@@ -164,13 +168,13 @@ def check_apart(operator: str, field: str, out: Array, others: Mapping[str, Arra
     """Refuse an output that shares memory with one of the other arrays."""
     flags = out.flags.num & OWNS_DATA
     for name, other in others.items():
-        is_own = out is not other and flags & other.flags.num  # different arrays that own their data share none
+        is_own = out is not other and flags & other.flags.num  # different arrays that own their data share no memory
         if not is_own and overlap(out, other):
-            raise BindingError(operator, field, f"sharing memory with {name}", "memory of its own")
+            raise BindingError(operator, field, f"sharing memory with {name}", "its own memory")
 
 
 def own_all(out: Array, *others: Array | None) -> bool:
-    """Return whether arrays own their data, and none is `out`: then they share no memory with it."""
+    """Return whether all arrays own their data and none is `out`: then they share no memory with it."""
     flags = out.flags.num & OWNS_DATA
     for other in others:
         if other is out:
@@ -194,13 +198,15 @@ def same_memory(a: Array, b: Array) -> bool:
 def check_type(operator: str, field: str, dtype: np.dtype[Any], allowed: Collection[str]) -> None:
     """Refuse a data type that is not in a list of names."""
     if type_name(dtype) not in allowed:
-        raise UnsupportedError(operator, f"{field}.dtype", str(dtype), ", ".join(allowed))
+        is_nameless = dtype.str == "|V2" and "bfloat16" in allowed  # as .npy files store it
+        hint = f"; for bfloat16: {field}.view(ml_dtypes.bfloat16)" if is_nameless else ""
+        raise UnsupportedError(operator, f"{field}.dtype", str(dtype), ", ".join(allowed) + hint)
 
 
 def as_array_like(operator: str, name: str, value: Any, other: str, dtype: np.dtype[Any]) -> Array:
-    """Return an array of the type of the argument `other`; lists and numbers are converted, arrays have to be of it."""
+    """Return an array of the type of argument `other`; lists and numbers are converted, arrays must have the type."""
     if type(value) is np.ndarray and value.dtype is dtype and value.flags.aligned:
-        return value  # as `as_array` does: the type of `other` has been checked
+        return value  # as `as_array` returns it: the type of `other` has been checked
     if not hasattr(value, "dtype"):
         return _from_list(operator, name, value, f"what {dtype} ({other}'s type) holds", dtype)
     array = as_array(operator, name, value)
@@ -210,7 +216,7 @@ def as_array_like(operator: str, name: str, value: Any, other: str, dtype: np.dt
 
 
 def _from_list(operator: str, name: str, value: Any, allowed: str, dtype: np.dtype[Any]) -> Array:
-    """Convert lists and numbers, but not what would lose a fraction, a digit or characters."""
+    """Convert lists and numbers, but refuse those that would lose a fraction, a digit or characters."""
     given = convert(operator, name, value)
     try:
         with np.errstate(all="ignore"):

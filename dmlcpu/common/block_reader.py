@@ -1,4 +1,4 @@
-"""Arrays in blocks: the sizes and regions of blocks, and a reader that is one block ahead."""
+"""Arrays in blocks: block sizes and regions, and a reader that reads one block ahead."""
 
 import itertools
 import threading
@@ -16,8 +16,9 @@ from dmlcpu.runtime.memory import aligned_empty
 
 T = TypeVar("T")
 
-# Bytes of a block, unless memory is short: two blocks stay in the last cache, where kernels find what was just read.
-# Measured with top_k on 8 GiB, k 100 (Zen 4): along rows 4 and 8 MiB, along columns 2 to 16 MiB are about alike.
+# Bytes of a block, unless memory is short: two blocks stay in the last-level cache, so kernels read them from there.
+# Measured with top_k on 8 GiB, k 100 (Zen 4): along rows 4 and 8 MiB, along columns 2 to 16 MiB take about the same
+# time.
 BLOCK = 8 << 20
 
 
@@ -29,7 +30,7 @@ class InMemory:
         self.shape, self.dtype = array.shape, array.dtype
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        """Return the elements of a region: a view of them, unless they are read into another array."""
+        """Return the elements of a region: a view, unless they are read into another array."""
         view = self.array if region is None else self.array[region]
         if into is None:
             return view
@@ -38,7 +39,7 @@ class InMemory:
 
 
 def as_source(operator: str, field: str, value: Any) -> tuple[Source, Form]:
-    """Return an argument as a Source, and its form; only an array is looked at."""
+    """Return an argument as a Source, and its form; only arrays are checked."""
     if is_source(value):
         return value, Form(value.shape, value.dtype)
     array, form = formed(operator, field, value)
@@ -63,7 +64,7 @@ def regions_of(shape: tuple[int, ...], tile: tuple[int, ...]) -> Iterator[Region
 
 
 def tile_of(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """Return the largest tile of at most `most` elements that are contiguous in C order; it has one at least."""
+    """Return the largest tile of at most `most` elements, at least one, that are contiguous in C order."""
     tile: list[int] = []
     for n in reversed(shape):
         size = max(1, min(n, most))
@@ -73,7 +74,7 @@ def tile_of(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
 
 
 def cut_within(operator: str, memory: int, cuts: Iterable[T], needs: Callable[[T], int]) -> T:
-    """Return the first cut, the fastest one first, that the memory suffices for. needs: the bytes that a cut takes."""
+    """Return the first, so the fastest, cut for which the memory suffices. needs: returns the bytes of a cut."""
     asked = []
     for cut in cuts:
         asked.append(needs(cut))
@@ -83,13 +84,13 @@ def cut_within(operator: str, memory: int, cuts: Iterable[T], needs: Callable[[T
 
 
 class Buffer:
-    """Memory for one block after another: the system would clear fresh memory for each."""
+    """Memory that blocks reuse: the system would have to clear fresh memory for each."""
 
     def __init__(self) -> None:
         self._bytes = aligned_empty(0, np.uint8)
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Return an uninitialised array, in the place of the one before."""
+        """Return an uninitialised array in the memory of the previous one."""
         nbytes = Tensor(shape, dtype).nbytes
         if nbytes > self._bytes.size:
             self._bytes = aligned_empty(0, np.uint8)  # frees the old memory before the new one is allocated
@@ -106,9 +107,9 @@ def read_blocks(
     front: int = 0,
     copies: bool = False,
 ) -> Iterator[tuple[Region, Array]]:
-    """Yield each region with its elements, while a thread reads the next one. An array is valid until then.
+    """Yield each region with its elements while a thread reads the next one. An array is valid until the next step.
 
-    front: the number of places to leave free along the axis before each block; all dimensions before it must be 1.
+    front: the number of elements to leave free before each block along the axis; all dimensions before it must be 1.
     copies: the caller may write to the arrays.
     """
     if isinstance(source, InMemory) and not front and not copies:
@@ -142,14 +143,14 @@ def read_blocks(
 class BlockReader:
     """Blocks of an array for one or more workers.
 
-    One worker has a thread that reads the next block while all threads of a kernel work on the one before. Several are
-    threads that each read and work by themselves: what one has read lies in its core's caches. A worker raises Stopped
-    if `stopping` returns True before a block is read.
+    A single worker has a thread that reads the next block while all threads of a kernel compute the current one.
+    Several workers are threads that each read and compute their own blocks, which stay in their core's caches. A worker
+    raises Stopped if `stopping` returns True before a block is read.
     """
 
     def __init__(self, source: Source, stopping: Callable[[], bool], workers: int) -> None:
         self.workers = workers
-        self.most_threads = None if workers == 1 else 1  # that each worker may use in kernels; None: all
+        self.most_threads = None if workers == 1 else 1  # threads that each worker may use in kernels; None: all
         self._source, self._stopping = source, stopping
         self._ended = False
         self._taking = threading.Lock()
@@ -157,7 +158,7 @@ class BlockReader:
     def take(self, regions: Iterator[Region]) -> Iterator[tuple[Region, Array]]:
         """Yield regions, none empty, with their elements, which are valid until the next is requested.
 
-        Several workers may take from the same iterator: each region goes to one of them.
+        Several workers may iterate over the same regions: each region goes to one of them.
         """
         if self.workers == 1:
             yield from read_blocks(self._source, regions, self._stopping)
@@ -172,7 +173,7 @@ class BlockReader:
             yield region, self._source.read(region, buffer.array(extent(region), self._source.dtype))
 
     def in_workers(self, serve: Callable[[int], T]) -> list[T]:
-        """Call a function with each worker's number; when one has raised, the others get no more blocks."""
+        """Call a function with each worker's number; after one raises, the others get no more blocks."""
         if self.workers == 1:
             return [serve(0)]
         with ThreadPoolExecutor(self.workers, "dmlcpu-block") as pool:
@@ -180,7 +181,7 @@ class BlockReader:
             try:
                 for each in as_completed(served):
                     each.result()
-            except BaseException:  # a thread's, or an interrupt
+            except BaseException:  # from a thread, or an interrupt
                 self._ended = True
                 raise
         return [each.result() for each in served]

@@ -1,4 +1,4 @@
-"""Operators bound to memory: checks, views and plans are made once, and calls only run."""
+"""Operators bound to memory: checks, views and plans are made once; calls only run the kernel."""
 
 import contextlib
 import threading
@@ -14,8 +14,8 @@ from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import spans_meet
 from dmlcpu.runtime.threads import Budget
 
-_Kept = tuple[threading.Lock, Callable[[], bool]]  # a kept call, and what a caller takes before it makes it
-_NOTHING = None, None  # chosen
+_Kept = tuple[threading.Lock, Callable[[], bool]]  # the lock that a caller takes, and the kept call
+_NOTHING = None, None  # no call is chosen
 
 
 class BoundOperator:
@@ -31,14 +31,14 @@ class BoundOperator:
     Notes
     -----
     A call reads the values that the bound arrays have at that time, and overwrites the outputs. It raises what the
-    operator raises for such values; nothing is written then. The number of threads is that in force at the call.
+    operator raises for invalid values, and then writes nothing. It uses the number of threads that is set at the time.
 
-    It holds the memory of all arrays. As long as it exists, NumPy refuses to resize these arrays, even with
-    ``refcheck=False``, and Python refuses to resize or close a bytearray or mmap under them. It has views of its own: a
-    new shape, type or flag of a bound array object changes nothing.
+    It keeps the memory of all arrays alive. As long as it exists, NumPy refuses to resize these arrays, even with
+    ``refcheck=False``, and Python refuses to resize or close a bytearray or mmap under them. It has its own views: a
+    new shape, type or flag of a bound array object has no effect.
 
-    Calls from several threads at once are safe, but write to the same outputs. Such an object cannot be pickled or
-    copied: bind again in the other process.
+    Concurrent calls are safe, but write to the same outputs. The object cannot be pickled or copied: bind again in the
+    other process.
     """
 
     __slots__ = ("__weakref__", "_arrays", "_chosen", "_held", "_prepare", "_whole", "operator", "outputs")
@@ -54,12 +54,12 @@ class BoundOperator:
     ) -> None:
         """Bind.
 
-        whole: makes a call with all its checks, and raises what is wrong with values; held: what is bound; prepare: of
-        a budget, None if each call has to be whole; arrays: what the prepared call reads and writes.
+        whole: makes a call with all checks, and raises errors about values; held: what is bound; prepare: takes a
+        budget, None if each call must make all checks; arrays: what the prepared call reads and writes.
         """
         self.operator, self.outputs = operator, outputs
         self._prepare, self._arrays = prepare, tuple(arrays)
-        self._whole = whole  # no method: in a cycle, the memory would be held for longer
+        self._whole = whole  # not a method: a reference cycle would keep the memory longer
         self._held = [each for array in held for each in holds(array)]
         # One attribute, read and set once by each call: several threads may choose at the same time.
         self._chosen: tuple[Budget | None, _Kept | None] = _NOTHING
@@ -74,7 +74,7 @@ class BoundOperator:
             return self._run()
         free, again = kept
         try:
-            # It is taken during a call in another thread, or when a signal handler calls during a call.
+            # It is held during a call in another thread, or if a signal handler interrupts a call.
             if free.acquire(False):
                 try:
                     done = again()
@@ -83,7 +83,7 @@ class BoundOperator:
                 if done:
                     return self.outputs
         except BaseException:
-            self._chosen = _NOTHING  # an interrupt may have left it taken: the next call has other workspace
+            self._chosen = _NOTHING  # an interrupt may have left it locked: the next call uses another workspace
             raise
         return self._run()
 
@@ -94,9 +94,9 @@ class BoundOperator:
         return self.outputs
 
     def _choose(self) -> _Kept | None:
-        """Choose how to run within the budget in force. One part with the most threads is one with fewer, too.
+        """Choose how to run within the current budget. Work that is one part with most threads is one part with fewer.
 
-        A forked child comes here, and leaves what was in use at the fork.
+        A forked child also chooses here, as calls may have been in use at the fork.
         """
         budget, (before, kept) = threads.awake(), self._chosen
         if self._prepare and (budget != before or (kept and kept[0].locked())):
@@ -113,7 +113,7 @@ class BoundOperator:
 
 
 def holds(value: Any) -> list[Any]:
-    """Return what keeps the memory under an array alive, and in its place."""
+    """Return the objects that keep the memory under an array alive and prevent its reallocation."""
     held = [value]
     if not isinstance(value, np.ndarray):
         return held
@@ -121,7 +121,7 @@ def holds(value: Any) -> list[Any]:
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
     held.append(weakref.ref(owner))  # NumPy never resizes an array that has a weak reference
-    # PyTorch's tensor lets go of its memory when it is given other memory (`set_`): the storage does not.
+    # A PyTorch tensor releases its memory when it is assigned other memory (`set_`); the storage does not.
     storage = getattr(owner.base, "untyped_storage", None)
     if storage is not None:
         held.append(storage())
@@ -132,10 +132,10 @@ def holds(value: Any) -> list[Any]:
 
 
 def are_used(given: Iterable[Array], used: Iterable[Any]) -> bool:
-    """Return whether kernels read each of some arrays, and not a copy of it.
+    """Return whether kernels read all of some arrays directly, without a copy.
 
-    used: what they read, in nested sequences, each array in one place. Arrays may share memory, so that to meet one of
-    them is not enough: of `a`, and of a copy of its view `b`, one array meets both.
+    used: what they read, in nested sequences, each array once. Overlap with one of them is not enough, as arrays may
+    share memory: given `a` and a copy of its view `b`, one array overlaps both.
     """
     given = [each for each in given if each.size]
     return sum(any(spans_meet(each, mine) for mine in given) for each in _arrays_of(used)) >= len(given)

@@ -1,4 +1,4 @@
-"""What is undone if a block fails. This module imports little: worker processes need it before they are set up."""
+"""Cleanup if a block fails. This module imports little: worker processes need it before they are set up."""
 
 from collections.abc import Callable
 

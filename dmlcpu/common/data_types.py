@@ -4,15 +4,15 @@ from typing import NamedTuple
 
 
 class DataType(NamedTuple):
-    """A type of elements, by each of its names and numbers."""
+    """An element type, with each of its names and numbers."""
 
     name: str  # NumPy's; bfloat16, int4 and uint4 are those of ml_dtypes
     bits: int
-    kind: str  # as NumPy's: b bool, u unsigned, i signed, f floating, c complex; top_k's keys go by it
-    directml: int  # of DML_TENSOR_DATA_TYPE, whose names are these in capitals; 0: it has none
+    kind: str  # as in NumPy: b bool, u unsigned, i signed, f floating, c complex; top_k's keys depend on it
+    directml: int  # of DML_TENSOR_DATA_TYPE, which has these names in capitals; 0: not in DirectML
     onnx: int  # of TensorProto.DataType
-    infinity: int = 0  # the bits of +inf: what is above them is NaN to top_k's keys
-    computed_as: str | None = None  # what scatter_nd's kernels take elements for when they reduce
+    infinity: int = 0  # the bits of +inf: greater ones are NaN in top_k's keys
+    computed_as: str | None = None  # the type in which scatter_nd's kernels reduce
 
     @property
     def highest(self) -> int:
@@ -49,6 +49,6 @@ DATA_TYPES = {
     )
 }
 # fmt: on
-NUMBERS = tuple(row.name for row in DATA_TYPES.values() if row.kind in "buif" and row.bits >= 8)  # that are ordered
+NUMBERS = tuple(row.name for row in DATA_TYPES.values() if row.kind in "buif" and row.bits >= 8)  # the ordered types
 INDICES = ("int64", "int32", "uint64", "uint32")
 BYTE_TYPES = ("int8", "uint8")

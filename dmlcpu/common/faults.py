@@ -1,6 +1,6 @@
-"""Faults of a model or of jobs: each has its place in the file, and one error holds them all.
+"""Errors in a model or in jobs: each has its place in the file, and one exception holds them all.
 
-Also values and names as messages show them.
+Also how messages show values and names.
 """
 
 import json
@@ -12,8 +12,8 @@ from typing import Any
 
 from dmlcpu.errors import DmlError
 
-SHOWN = 20  # lines of faults in a message
-_KINDS = 10  # of the faults that are not shown
+SHOWN = 20  # lines of errors in a message
+_KINDS = 10  # kinds of the errors that are not shown
 _OF_ONE_PLACE = re.compile(r"'[^']*'|\"[^\"]*\"|\[\d+\]")
 
 
@@ -26,7 +26,7 @@ class Fault:
     path : str
         Where, as a JSON path (``$.commands[0].bindings.InputTensor``).
     found : str
-        What stands there, or "missing".
+        The value there, or "missing".
     allowed : str
         What would have been accepted.
     """
@@ -40,7 +40,7 @@ class Fault:
 
     @property
     def reason(self) -> str:
-        """The fault, without the file and the line that a job may have."""
+        """The error, without the file and the line that a job may have."""
         before = f"{self.path}: " if self.path else ""
         return f"{before}{self.found}; allowed: {self.allowed}"
 
@@ -53,8 +53,8 @@ class FaultsError(DmlError):
     source : str
         The file.
     faults : list of Fault
-        Everything that is wrong, in the order of the file. `operator` is the file; `field`, `found` and `allowed` are
-        those of the first fault.
+        All errors, in the order of the file. `operator` is the file; `field`, `found` and `allowed` are those of the
+        first one.
     """
 
     def __init__(self, source: str, faults: Sequence[Fault]) -> None:
@@ -63,23 +63,23 @@ class FaultsError(DmlError):
         self.faults = faults
 
     def __str__(self) -> str:
-        count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+        count = "1 error" if len(self.faults) == 1 else f"{len(self.faults)} errors"
         lines = self._lines()
         rest = [fault.reason for _, faults in lines[SHOWN:] for fault in faults]
         return "\n  ".join([f"{self.operator}: {count}", *(line for line, _ in lines[:SHOWN]), *counted(rest)])
 
     def _lines(self) -> list[tuple[str, Sequence[Fault]]]:
-        """Return the lines that say all, each with its faults."""
+        """Return the lines of the message, each with its errors."""
         return [(str(fault), [fault]) for fault in self.faults]
 
 
 def alike(reason: str) -> str:
-    """Return the text that alike faults share: without names in quotes and positions."""
+    """Return the text that similar errors share: without names in quotes and positions."""
     return _OF_ONE_PLACE.sub(lambda found: f"{found[0][0]}...{found[0][-1]}", reason)
 
 
 def counted(reasons: Sequence[str]) -> list[str]:
-    """Return lines that count faults which are not shown, by the text that alike ones share."""
+    """Return lines that count the errors not shown, by the text that similar ones share."""
     if not reasons:
         return []
     common = Counter(map(alike, reasons)).most_common(_KINDS)
@@ -89,23 +89,23 @@ def counted(reasons: Sequence[str]) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """Write a JSON value for a message: a short value in full, any other by its kind."""
+    """Return the text of a JSON value for a message: a short value in full, any other by its kind."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
         return f"a list of {len(value)}"
     if isinstance(value, str):
         text = repr(value)
-    else:  # TOML has dates and times, too
+    else:  # TOML also has dates and times
         text = json.dumps(value) if value is None or isinstance(value, int | float) else str(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def listed(names: Iterable[str]) -> str:
-    """Write the names that are allowed; there may be none."""
+    """Return the text of the allowed names; there may be none."""
     return ", ".join(names) or "nothing (there are none)"
 
 
 def printable(text: str) -> str:
-    """Return an id for a message: names of files may bring line ends and control characters into it."""
+    """Return an id for a message: file names may contain line ends and control characters."""
     return text if text.isprintable() else repr(text)[1:-1]

@@ -1,4 +1,4 @@
-"""Forms: what a plan may know of an array."""
+"""Forms: what a plan may know about an array."""
 
 import math
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ Shape = tuple[int, ...]
 
 
 class Form(NamedTuple):
-    """What a plan may know of an array. A plain tuple of the same equals it, and takes less time to make."""
+    """What a plan may know about an array. A plain tuple of the same items equals it and is faster to create."""
 
     shape: Shape
     dtype: Any
@@ -27,7 +27,7 @@ class Form(NamedTuple):
         return math.prod(self.shape) * int(self.dtype.itemsize)
 
     def part(self, cut: tuple[slice, ...]) -> "Form":
-        """Return the form of a part; cut: slices of step 1, of the first dimensions."""
+        """Return the form of a part; cut: slices of step 1 in the first dimensions."""
         sizes = [len(range(*each.indices(n))) for each, n in zip(cut, self.shape, strict=False)]
         return Form((*sizes, *self.shape[len(sizes) :]), self.dtype, self.steps)
 
@@ -36,12 +36,12 @@ AnyForm = tuple[Shape, Any, Shape | None]  # a Form, or a plain tuple that equal
 
 
 def form_of(array: Array) -> AnyForm:
-    """Return the form of an array that kernels read as it is."""
+    """Return the form of an array that kernels read directly."""
     return array.shape, array.dtype, None if array.flags.num & PLAIN == PLAIN else array.strides
 
 
 def formed(operator: str, field: str, value: Any) -> tuple[Any, AnyForm]:
-    """Return an argument as an array of fixed-size elements in native byte order, and its form; a Form stays one."""
+    """Return an argument as an array of fixed-size elements in native byte order, and its form; a Form is kept."""
     if type(value) is NDARRAY:
         dtype, flags = value.dtype, value.flags.num
         if flags & ALIGNED and dtype.isnative and not dtype.hasobject:  # most arrays
@@ -53,10 +53,10 @@ def formed(operator: str, field: str, value: Any) -> tuple[Any, AnyForm]:
 
 
 def fitting(strides: Shape | None, shape: Shape) -> Shape | None:
-    """Return the strides of an output; None if its dimensions are not those of the shape: it is refused later."""
+    """Return the strides of an output; None if its dimensions differ from the shape's, which is refused later."""
     return strides if strides is None or len(strides) == len(shape) else None
 
 
 def strides_of(array: Any) -> Shape | None:
-    """Return the strides of an array as a form has them; None also for an `out` that is no array."""
+    """Return the strides of an array for a form; None also for an `out` that is no array."""
     return array.strides if isinstance(array, NDARRAY) and array.flags.num & PLAIN != PLAIN else None

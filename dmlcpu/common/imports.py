@@ -1,4 +1,4 @@
-"""Imports on first use, of this package's names and of optional packages, and the errors where there is none."""
+"""Imports on first use of this package's names and of optional packages, and the errors if they are missing."""
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
@@ -20,15 +20,15 @@ def attach(
 
 
 def unknown(module: str, name: str, public: Iterable[str], meant: str | None = None) -> AttributeError:
-    """Return the error about a name, which suggests the one that is meant, or the public names that are like it.
+    """Return the error about an unknown name, which suggests the intended name, or similar public names.
 
-    Python's own suggestions are printed below a traceback only, and only where the name was assigned before.
+    Python prints its own suggestions only below a traceback, and only if the name was assigned before.
     """
     message = f"module {module!r} has no attribute {name!r}"
-    if name.startswith("_"):  # tools ask for such names, which no one has misspelled
+    if name.startswith("_"):  # tools query such names; nobody has misspelled them
         return AttributeError(message)
     try:
-        from difflib import get_close_matches  # only here: few programs need it
+        from difflib import get_close_matches  # imported here, as few programs need it
     except ImportError:  # the interpreter is shutting down
         return AttributeError(message)
     like = [repr(each) for each in ([meant] if meant else get_close_matches(name, public))]

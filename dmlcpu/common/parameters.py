@@ -1,4 +1,4 @@
-"""Scales, zero points and biases: numbers of any type, as arrays of the one that kernels read."""
+"""Scales, zero points and biases: numbers of any type, as arrays of the type that kernels read."""
 
 import functools
 from collections.abc import Collection
@@ -13,14 +13,14 @@ from dmlcpu.kernels.scales import are_positive
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import PLAIN, frombuffer
 
-# Of these types equal numbers are the same; other objects may be hashable, and have other values later.
+# Equal numbers of these types are interchangeable; other hashable objects may change their values.
 NUMBER_TYPES = frozenset({int, float, *[np.dtype(code).type for code in "bBhHiIlLqQefd"]})
 _FLOAT = np.dtype(np.float32)
-_MOST_BITS = 256  # of an integer whose digits an error has
+_MOST_BITS = 256  # of an integer that an error prints in digits
 
 
 def as_numbers(operator: str, field: str, value: Any) -> Array:
-    """Return what `as_array` does; Python's integers beyond 64 bits, of which NumPy makes objects, are taken, too."""
+    """Return what `as_array` returns, but also accept Python integers beyond 64 bits, which NumPy stores as objects."""
     array: Array = value if type(value) is np.ndarray else convert(operator, field, value)
     if not array.dtype.hasobject:
         return as_array(operator, field, array)
@@ -29,7 +29,7 @@ def as_numbers(operator: str, field: str, value: Any) -> Array:
 
 
 def as_floats(operator: str, field: str, value: Any) -> Array:
-    """Return numbers as float32, copied only if they must be. One that overflows float32 is infinite."""
+    """Return numbers as float32, copied only if necessary. Numbers that overflow float32 become infinite."""
     array = as_numbers(operator, field, value)
     if array.dtype == _FLOAT:
         return array
@@ -56,14 +56,14 @@ def check_floating(operator: str, field: str, dtype: np.dtype[Any]) -> None:
 def as_integers(
     operator: str, field: str, value: Any, dtype: np.dtype[Any], allowed: str, others: Collection[str] = ()
 ) -> Array:
-    """Return integers as `dtype`, copied only if they must be; arrays of the types `others` are not converted.
+    """Return integers as `dtype`, copied only if necessary; arrays of the types `others` are not converted.
 
     allowed: the types that an error names.
     """
     array = as_numbers(operator, field, value)
     if array.dtype == dtype:
         return array
-    if array.size == 0 and not hasattr(value, "dtype"):  # NumPy takes an empty list for floats
+    if array.size == 0 and not hasattr(value, "dtype"):  # NumPy makes an empty list an array of floats
         return array.astype(dtype)
     check_integral(operator, field, array.dtype, allowed, others)
     row = DATA_TYPES[type_name(dtype)]
@@ -89,12 +89,12 @@ def bad_element(operator: str, field: str, array: Array, bad: Array, allowed: st
     return DmlError(operator, f"{field}{place}", found, allowed)
 
 
-# Most calls repeat the numbers of earlier ones. typed: a look-up separates True and 1.0 from 1, but not -0.0 from
-# 0.0, so these go to `float_number.__wrapped__`.
+# Most calls repeat the numbers of earlier ones. typed: the cache separates True and 1.0 from 1, but not -0.0 from 0.0,
+# so these go to `float_number.__wrapped__`.
 @functools.lru_cache(maxsize=1024, typed=True)
 def float_number(operator: str, field: str, value: Any, positive: bool) -> Array:
-    """Return a number as an array of one float32; positive: it has to be positive and finite."""
-    array = as_floats(operator, field, value).reshape(1).copy()  # which owns its memory
+    """Return a number as an array of one float32; positive: it must be positive and finite."""
+    array = as_floats(operator, field, value).reshape(1).copy()  # the copy owns its memory
     if positive:
         check_scale(operator, field, array, value)
     return array
@@ -108,18 +108,18 @@ def is_usable(scales: Array) -> bool:
         return are_positive(frombuffer(scales, _FLOAT))
     if 0 in scales.strides:
         scales = scales[tuple([slice(0, 1) if stride == 0 else slice(None) for stride in scales.strides])]
-    # Infinity, zero, and NaN, which compares as false with everything, fail one of these.
+    # Infinity, zero and NaN, for which each comparison is false, fail one of these.
     return scales.size == 0 or bool(scales.min() > 0 and scales.max() < np.inf)
 
 
 def check_scale(operator: str, field: str, scales: Array, given: Any = None) -> None:
     """Refuse scales that are not positive and finite, naming the first bad element.
 
-    scales: float32; given: the argument that they were made of, which has the element as it was given.
+    scales: float32; given: the argument before its conversion, whose element the error names.
     """
     if is_usable(scales):
         return
-    scales = scales.copy()  # which no other thread writes to
+    scales = scales.copy()  # so that no other thread writes to it
     bad = ~((scales > 0) & (scales < np.inf))  # NaN is neither
     if not bad.any():
         return

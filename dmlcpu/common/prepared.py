@@ -1,7 +1,7 @@
-"""Prepared calls: all that can be known of a call before any value is read.
+"""Prepared calls: everything that can be decided about a call before any value is read.
 
 Each operator has a cached function `prepare` of forms, options and a budget. It makes every check that reads no values,
-chooses the kernel and cuts the work. `Prepared.run` then does the work on arrays of such forms. Every way to call an
+chooses the kernel and cuts the work. `Prepared.run` then does the work on arrays of these forms. Every way to call an
 operator uses this pair.
 """
 
@@ -15,15 +15,15 @@ from dmlcpu.runtime.memory import Workspace
 from dmlcpu.runtime.records import CELL
 from dmlcpu.runtime.results import maker_of
 
-Request = tuple[tuple[Any, ...], tuple[Any, ...]]  # a key of `prepare`, but for the budget, and the arrays of a call
-Converter = tuple[int, Callable[[Any], Any]]  # the place of an array, and what converts it
+Request = tuple[tuple[Any, ...], tuple[Any, ...]]  # a key of `prepare` without the budget, and the arrays of a call
+Converter = tuple[int, Callable[[Any], Any]]  # the position of an array, and its conversion
 
 NO_WORKSPACE = Workspace(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """How calls with some forms and options are carried out. It is made once, and used from any thread."""
+    """How calls with certain forms and options run. It is made once and used from any thread."""
 
     operator: str
     results: tuple[Tensor, ...]
@@ -43,22 +43,22 @@ class Prepared:
     def run(self, *arrays: Any) -> Any:
         """Run on arrays of the forms: inputs first, then outputs.
 
-        Returns None. If a value is refused, nothing is written, and it returns something else, from which the
-        operator's function knows what is wrong.
+        Return None. If a value is refused, write nothing and return something else, from which the operator's function
+        makes the error.
         """
         raise NotImplementedError
 
     def keep(self, *arrays: Any) -> Callable[[], bool] | None:
-        """Return a kept call on the same arrays, for one thread at a time; None if there are several parts or kernels.
+        """Return a kept call on these arrays, for one thread at a time; None if there are several parts or kernels.
 
-        A kept call returns False, and has written nothing, if a value is refused.
+        A kept call returns False and writes nothing if a value is refused.
         """
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByFunction(Prepared):
-    """A call that a Python function carries out: the reference, or one that has nothing to do."""
+    """A call that runs a Python function: the reference, or one with nothing to do."""
 
     function: Callable[..., Any]
 
@@ -72,13 +72,13 @@ def nothing(*arrays: Any) -> None:
 
 
 def around(inner: Prepared, function: Callable[..., Any]) -> Prepared:
-    """Return a prepared call that a function carries out, which runs `inner`."""
+    """Return a prepared call of a function that runs `inner`."""
     own = {name: getattr(inner, name) for name in ("operator", "results", "kernel", "is_single", "workspace")}
     return ByFunction(function=function, **own)
 
 
 def converting(inner: Prepared, converters: list[Converter]) -> Prepared:
-    """Return a prepared call that converts arrays first, each time; the same one if there is nothing to convert."""
+    """Return a prepared call that converts arrays first, each time; the given one if there is nothing to convert."""
 
     def run(*arrays: Any) -> Any:
         converted = list(arrays)

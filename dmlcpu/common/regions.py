@@ -1,4 +1,4 @@
-"""Arrays that need not be in memory: what operators read and write a region at a time."""
+"""Arrays that need not be in memory: operators read and write them a region at a time."""
 
 import functools
 import inspect
@@ -30,13 +30,13 @@ class Estimate(NamedTuple):
     """The results, memory and kernel of a call, found before its large arguments are read."""
 
     results: Mapping[str, Tensor | None]  # None: known only after the run
-    memory: int  # bytes of the call in one piece at its peak: arguments, results and workspace
-    least: Callable[[], int]  # bytes that the call needs in blocks: it takes longer to compute than all the rest
+    memory: int  # peak bytes of the call in one piece: arguments, results and workspace
+    least: Callable[[], int]  # bytes that the call needs in blocks: slower to compute than all other fields
     kernel: str  # of the call in one piece
 
 
 class Stopped(Exception):  # noqa: N818 - no error: it was requested
-    """Work was ended on request before it was done."""
+    """Work was stopped on request before it was done."""
 
 
 class Source(Protocol):
@@ -58,7 +58,7 @@ class Source(Protocol):
 
 
 class Sink(Protocol):
-    """An array that is written a region at a time; every element once."""
+    """An array that is written a region at a time, every element once."""
 
     def write(self, region: Region, block: Array) -> None:
         """Write the elements of a region."""
@@ -75,7 +75,7 @@ def bind(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, A
     bound = {**defaults, **arguments}
     if len(bound) > len(defaults) or any(value is inspect.Parameter.empty for value in bound.values()):
         try:
-            signature.bind(**arguments)  # says what is wrong
+            signature.bind(**arguments)  # raises the error
         except TypeError as error:
             raise TypeError(f"{function.__name__}() {error}") from None
     return bound

@@ -1,4 +1,4 @@
-"""Sequences along an axis, as the records of kernels have them."""
+"""Sequences along an axis, in the form of the kernels' records."""
 
 import math
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ class Sequences(NamedTuple):
     """The sequences of several tensors, one in each at a time."""
 
     rows: int
-    columns: int  # side by side in the first tensor, one word apart; 1: none
+    columns: int  # adjacent sequences in the first tensor, one word apart; 1: none
     step: int  # words from one element to the next in the first tensor
-    is_packed: bool  # in the first tensor they follow one another without gaps
+    is_packed: bool  # no gaps between sequences in the first tensor
     walk: dict[str, Any]  # the fields of WALK
     tensors: list[dict[str, Any]]  # for each tensor the fields of SEQUENCES
 
 
 def sequences_of(axis: int, tensors: Sequence[tuple[Form, int]]) -> Sequences:
-    """Return the sequences along an axis. tensors: forms of the same shape but for the axis, and bytes of a word."""
+    """Return the sequences along an axis. tensors: forms of one shape except along the axis, and bytes of a word."""
     steps = [word_strides(form.steps, word) for form, word in tensors]
     shape = tensors[0][0].shape
     others = [d for d in range(len(shape)) if d != axis]

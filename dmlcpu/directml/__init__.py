@@ -1,1 +1,1 @@
-"""What DirectML has in common for all operators: descs, feature levels, binding, compiled operators, models' JSON."""
+"""DirectML's rules for all operators: descs, feature levels, binding, compiled operators, models' JSON."""

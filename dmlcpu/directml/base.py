@@ -1,4 +1,4 @@
-"""The base of operator descs: their fields, the checks of single fields, the dictionary form, feature levels."""
+"""The base class of operator descs: fields, checks of single fields, the dictionary form, feature levels."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -15,15 +15,15 @@ from dmlcpu.directml.feature_level import Support
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import InvalidDescriptorError, UnsupportedError
 
-Bound = dict[str, Any]  # tensor name -> array, or the form in which an operator keeps an owned tensor
+Bound = dict[str, Any]  # tensor name -> array, or the operator's form of an owned tensor
 View = Callable[[Array], Array]
 
 
-Key = tuple[Callable[..., Prepared], tuple[Any, ...]]  # a cached `prepare`, and its key but for the budget
+Key = tuple[Callable[..., Prepared], tuple[Any, ...]]  # a cached `prepare`, and its key without the budget
 
 
 def without_leading(dimensions: int) -> View:
-    """Return a function that drops leading dimensions, which are 1 and do not count."""
+    """Return a function that drops leading dimensions of size 1."""
     return itemgetter((0,) * dimensions + (...,)) if dimensions else lambda array: array
 
 
@@ -32,13 +32,13 @@ class Field(NamedTuple):
 
     name: str  # input_tensor
     dml_name: str  # InputTensor
-    kind: type  # TensorDesc, int or an enumeration; of an array: that of its elements
+    kind: type  # TensorDesc, int or an enumeration; for an array: the kind of its elements
     optional: bool
     output: bool
-    length: str | None = None  # of an array: DirectML's field for it
+    length: str | None = None  # for an array: DirectML's field for its length
 
     def element(self, i: int) -> "Field":
-        """Return an element of an array as a field of its own."""
+        """Return an element of an array as a field."""
         return self._replace(name=f"{self.name}[{i}]", dml_name=f"{self.dml_name}[{i}]", length=None)
 
 
@@ -71,8 +71,8 @@ class OperatorDesc(Desc, Generic[Result]):
     OPERATOR_TYPE: ClassVar[OperatorType]
     OUTPUTS: ClassVar[tuple[str, ...]]
     RESULT: ClassVar[type[tuple[Any, ...]]] = tuple  # of several outputs
-    IN_PLACE: ClassVar[tuple[str, str] | None] = None  # an output tensor, and the input tensor that it may be
-    FEATURE_LEVELS: ClassVar[tuple[Support, ...]]  # oldest first; a row supports all that the ones before it do
+    IN_PLACE: ClassVar[tuple[str, str] | None] = None  # an output tensor, and the input tensor whose memory it may use
+    FEATURE_LEVELS: ClassVar[tuple[Support, ...]]  # oldest first; each row supports everything in the rows before it
 
     def __post_init__(self) -> None:
         fields = fields_of(type(self))
@@ -84,7 +84,7 @@ class OperatorDesc(Desc, Generic[Result]):
                 set_field(self, field.name, self._checked(field, value))
         self._check_lengths([field for field in fields if field.length])
         self._check()
-        for field, number in self._elements(int):  # last: the operator may have said that its own range is smaller
+        for field, number in self._elements(int):  # last, as the operator may have refused a smaller range
             check_range(self.operator, field.dml_name, number, 0, UINT_MAX)
 
     def _checked_array(self, field: Field, values: Any) -> tuple[Any, ...]:
@@ -96,7 +96,7 @@ class OperatorDesc(Desc, Generic[Result]):
         return tuple(self._checked(field.element(i), element) for i, element in enumerate(elements))
 
     def _check_lengths(self, arrays: list[Field]) -> None:
-        """Refuse arrays of unequal lengths that DirectML has one field for."""
+        """Refuse arrays of unequal lengths if DirectML has one field for both lengths."""
         first: dict[str | None, Field] = {}
         for field in arrays:
             other = first.setdefault(field.length, field)
@@ -106,7 +106,7 @@ class OperatorDesc(Desc, Generic[Result]):
                 raise self._refusal(field.dml_name, f"{mine} elements", allowed)
 
     def _checked(self, field: Field, value: Any) -> Any:
-        """Return the value of a field in its plain form."""
+        """Return the value of a field as its plain type."""
         if field.kind is int:
             return as_integer(self.operator, field.dml_name, value)
         check_kind(self.operator, field.dml_name, value, field.kind)
@@ -122,14 +122,14 @@ class OperatorDesc(Desc, Generic[Result]):
                 raise self._refusal(f"{field}.Strides[{i}]", 0, "1 or more (only inputs may repeat an element)")
         if tensor.elements_overlap():
             found = f"{tensor.strides} for Sizes {tensor.sizes}"
-            raise self._refusal(f"{field}.Strides", found, "strides that give each element memory of its own")
+            raise self._refusal(f"{field}.Strides", found, "strides that give each element its own memory")
 
     def _check(self) -> None:
         """Check the fields against each other."""
         raise NotImplementedError
 
     def _make_arrays(self, owned: Bound) -> Callable[[Bound], Sequence[Any]]:
-        """Return what finds the arrays that a prepared call runs on: all tensors, unless an operator says otherwise.
+        """Return a function that finds the arrays for a prepared call: all tensors, unless an operator overrides it.
 
         owned: the tensors that the operator owns already.
         """
@@ -138,24 +138,24 @@ class OperatorDesc(Desc, Generic[Result]):
     def _key(self, arrays: Any) -> Key:
         """Return `prepare` and its key for a call on these arrays.
 
-        An operator asks once for all calls whose tensors are packed, and none of them in place.
+        It is called once for all calls whose tensors are packed and not in place.
         """
         raise NotImplementedError
 
     def _refuse(self, bound: Bound, refused: Any) -> None:
-        """Raise the error about values that a prepared call refuses, unless they are valid by now.
+        """Raise the error about values that a prepared call has refused, unless they have become valid.
 
         refused: what the call returned.
         """
         raise AssertionError(refused)
 
     def _make_result(self) -> Callable[[Bound], Any]:
-        """Return what finds the result of a call: the output, or all outputs as a RESULT."""
+        """Return a function that finds the result of a call: the output, or all outputs as a RESULT."""
         find = itemgetter(*[field.name for field, _ in self.tensors() if field.output])
         return find if self.RESULT is tuple else lambda bound: tuple.__new__(self.RESULT, find(bound))
 
     def _keep(self, name: str, array: Array) -> Any:
-        """Return an operator's own copy of an owned tensor, in the form that its kernels read fastest."""
+        """Return the operator's copy of an owned tensor, in the form that its kernels read fastest."""
         return array.copy()
 
     def _check_sizes(self, field: str, tensor: TensorDesc, sizes: tuple[int, ...], reason: str) -> None:
@@ -169,13 +169,13 @@ class OperatorDesc(Desc, Generic[Result]):
             raise self._refusal(f"{dml_name(name)}.DimensionCount", found, f"{count} ({dml_name(like)}.DimensionCount)")
 
     def _check_same_type(self, name: str, like: str) -> None:
-        """Refuse a tensor with another data type, if the operator takes the other's; name, like: fields."""
+        """Refuse a tensor with another data type if the operator supports the other tensor's; name, like: fields."""
         found, wanted = (getattr(self, each).data_type.name for each in (name, like))
         if found != wanted and self._takes(dml_name(like), getattr(self, like)):
             raise self._refusal(f"{dml_name(name)}.DataType", found, f"{wanted} ({dml_name(like)}.DataType)")
 
     def _takes(self, field: str, tensor: TensorDesc) -> bool:
-        """Return whether the operator takes a tensor's data type at any feature level. If not, compilation fails."""
+        """Return whether the operator supports a tensor's data type at any feature level. If not, compilation fails."""
         return tensor.data_type in self.FEATURE_LEVELS[-1].allowed(field).types
 
     def _refusal(self, field: str, found: Any, allowed: str) -> InvalidDescriptorError:
@@ -228,7 +228,7 @@ def _plain(value: Any) -> Any:
 
 
 def check_support(desc: OperatorDesc, level: FeatureLevel) -> None:
-    """Refuse a desc with a tensor that its operator does not take at a feature level, or without one that it needs."""
+    """Refuse a desc with a tensor that the feature level does not support, or without one that it requires."""
     rows = desc.FEATURE_LEVELS
     if level < rows[0].since:
         allowed = f"{full_name(rows[0].since)} or later (it introduced the operator)"
@@ -259,6 +259,6 @@ def _span(dimensions: range) -> str:
 
 
 def _first(what: str, levels: Iterator[FeatureLevel]) -> str:
-    """Name the first level at which something holds."""
+    """Return the name of the first level at which something holds."""
     first = next(levels, None)
     return f"{what} at no feature level" if first is None else f"{what} from {full_name(first)} on"

@@ -1,4 +1,4 @@
-"""The binding rule: arrays and buffers that may be given for a tensor, as arrays of its sizes."""
+"""The binding rule: which arrays and buffers may be given for a tensor; they become arrays of its sizes."""
 
 import functools
 import math
@@ -21,8 +21,8 @@ _BYTE = np.dtype(np.uint8)
 class Slot:
     """One tensor of a compiled operator, which arrays and buffers are bound to.
 
-    An array of the tensor's sizes is the tensor, whatever its strides. Anything else has to be the tensor's
-    buffer: flat and contiguous, of its type or of bytes; it is viewed with the desc's sizes and strides.
+    An array of the tensor's sizes is the tensor, with any strides. Anything else must be the tensor's buffer: flat and
+    contiguous, of its type or of bytes; it is viewed with the desc's sizes and strides.
     """
 
     __slots__ = ("dml_name", "dtype", "make", "name", "nbytes", "operator", "output", "plain", "shape", "strides")
@@ -32,12 +32,12 @@ class Slot:
         self.name = field.name
         self.dml_name = field.dml_name
         self.output = field.output
-        # Flags of an array that fits as it is.
+        # Flags of an array that fits without a copy.
         self.plain = ALIGNED | C_CONTIGUOUS | WRITEABLE if field.output else ALIGNED
         self.shape = tensor.sizes
         self.dtype = tensor.dtype
         self.strides = tensor.byte_strides
-        # Sizes are rounded up to 4 bytes. Nothing reads that padding: a buffer needs it only if the desc has more.
+        # Sizes are rounded up to 4 bytes. Nothing reads the padding: a buffer needs it only if the desc has more.
         asked = tensor.total_tensor_size_in_bytes > tensor.minimum_size_in_bytes
         self.nbytes = tensor.total_tensor_size_in_bytes if asked else tensor.extent_in_bytes
         # Makes a new array for the tensor, in its own strides if it has any.
@@ -45,7 +45,7 @@ class Slot:
         self.make: Callable[[], Array] = strided if self.strides else maker_of(self.shape, self.dtype)
 
     def bind(self, value: Any) -> Array:
-        """Return the tensor that `value` is, or holds, without a copy (but for a misaligned input)."""
+        """Return the tensor that `value` is or holds, without a copy (except of a misaligned input)."""
         if isinstance(value, np.ma.MaskedArray):
             raise TypeError(f"{self.operator}: {self.dml_name} is a masked array; allowed: {self.allowed}")
         if isinstance(value, np.ndarray) and value.shape == self.shape and value.dtype == self.dtype:
@@ -78,7 +78,7 @@ class Slot:
 
     @property
     def allowed(self) -> str:
-        """Both forms, in words."""
+        """The text of both forms."""
         types = f"{self.dtype} or uint8" if self.dtype != _BYTE else "uint8"
         return (
             f"an array of {self.dtype} and shape {self.shape}, "
@@ -87,7 +87,7 @@ class Slot:
 
 
 class PackedSlot(Slot):
-    """A tensor of 4 bits: its buffer has two elements a byte. An array of ml_dtypes' type is the tensor, too."""
+    """A 4-bit tensor: its buffer has two elements a byte. An array of ml_dtypes' type may also be bound."""
 
     __slots__ = ("sizes", "type")
 
@@ -116,7 +116,7 @@ class PackedSlot(Slot):
 
     @property
     def allowed(self) -> str:
-        """Both forms, in words."""
+        """The text of both forms."""
         form = f"a contiguous 1-D buffer of uint8 of at least {self.nbytes} bytes, two elements in each"
         return f"{form}, or an array of {self.type} (of ml_dtypes) and shape {self.sizes}"
 

@@ -1,4 +1,4 @@
-"""What all descriptors share: checks of single fields, and how a descriptor is written in Python."""
+"""Shared by all descriptors: checks of single fields, and the repr."""
 
 import dataclasses
 import functools
@@ -12,7 +12,7 @@ from dmlcpu.errors import InvalidDescriptorError
 UINT_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
 
-# A frozen dataclass puts a field into its plain form while it is made, and never again.
+# Sets a field of a frozen dataclass to its plain form, only during initialization.
 set_field = object.__setattr__
 
 
@@ -23,13 +23,13 @@ def dml_name(name: str) -> str:
 
 
 class Desc:
-    """The base of all descs: dataclasses whose repr is the Python that makes them."""
+    """The base class of all descs: dataclasses whose repr is Python code that makes them."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     def __new__(cls, *_args: Any, **fields: Any) -> Self:
-        """Say how a field is spelled here that has DirectML's spelling. Python refuses other unknown names."""
+        """Raise the error that names the Python spelling of a DirectML field. Python refuses other unknown names."""
         for name in fields:
             if name not in cls.__dataclass_fields__ and (here := cls._spelled(name)):
                 raise TypeError(f"{cls.__name__}: {name} is DirectML's spelling; allowed: {here} here")
@@ -37,7 +37,7 @@ class Desc:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        # A dataclass writes itself another one, unless the class, and not a base, has one.
+        # A dataclass generates another one unless the class itself has one.
         cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
 
     @classmethod
@@ -50,26 +50,26 @@ class Desc:
 
 
 def check_kind(operator: str, field: str, value: Any, kind: type) -> None:
-    """Refuse a value that is not an instance of a class, and name the member of an enumeration that it stands for."""
+    """Refuse a value that is not an instance of a class; name the enumeration member that it stands for."""
     if not isinstance(value, kind):
         member = meant(kind, value) if issubclass(kind, Enum) else None
         raise TypeError(f"{operator}: {field} is {value!r}; allowed: {member or kind.__name__}")
 
 
 def check_range(operator: str, field: str, value: int, low: int, high: int, reason: str = "") -> None:
-    """Refuse an integer outside low to high; `reason` says where the bounds come from."""
+    """Refuse an integer outside low to high; `reason` explains the bounds."""
     if not low <= value <= high:
         allowed = f"{low} to {high}" if low < high else str(low)
         raise InvalidDescriptorError(operator, field, str(value), f"{allowed} ({reason})" if reason else allowed)
 
 
 def missing(others: Sequence[str]) -> str:
-    """Say that a field is missing, and that others are."""
+    """Return a text about a missing field, and others that are also missing."""
     return f"missing, and so {'is' if len(others) == 1 else 'are'} {', '.join(others)}" if others else "missing"
 
 
 def written(desc: Desc, left_out: Collection[str] = ()) -> str:
-    """Return the Python that makes an equal desc. Fields that have their default are left out, too."""
+    """Return Python code that makes an equal desc, without the fields that have their default."""
     parts = []
     for field in dataclasses.fields(desc):
         value = getattr(desc, field.name)

@@ -1,4 +1,4 @@
-"""Compiled operators: arrays are bound to a desc's tensors, checked, and given to the operator."""
+"""Compiled operators: arrays are bound to a desc's tensors, checked, and passed to the operator."""
 
 import functools
 import itertools
@@ -19,36 +19,36 @@ from dmlcpu.runtime.threads import plan_for_now
 
 
 class _Owned(NamedTuple):
-    """The tensors that an operator owns, and what follows from them."""
+    """The tensors that an operator owns, and values derived from them."""
 
     tensors: Bound
-    arrays: Callable[[Bound], Sequence[Any]]  # finds what a prepared call runs on
-    kept_key: list[Any]  # of calls whose tensors are packed, none of them in place: `prepare` and its key; or empty
+    arrays: Callable[[Bound], Sequence[Any]]  # finds the arrays for a prepared call
+    kept_key: list[Any]  # for calls whose tensors are packed and not in place: `prepare` and its key; or empty
 
 
 def compile_operator(
     desc: OperatorDesc[Result], *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4
 ) -> "CompiledOperator[Result]":
-    """Check a desc against a feature level and make an operator of it.
+    """Check a desc against a feature level and make an operator from it.
 
     Parameters
     ----------
     desc : operator desc
         What to compute: a ``TopK1OperatorDesc``, for instance.
     feature_level : FeatureLevel, default LEVEL_6_4
-        The version of DirectML whose limits on data types and dimension counts apply.
+        The DirectML version whose limits on data types and dimension counts apply.
 
     Returns
     -------
     CompiledOperator
-        To be initialized, if the desc has tensors flagged OWNED_BY_DML, and called.
+        Initialize it, if the desc has tensors flagged OWNED_BY_DML, then call it.
 
     Raises
     ------
     UnsupportedError
-        If the feature level does not have the operator, or not with these data types or dimension counts.
+        If the feature level does not support the operator, the data types or the dimension counts.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
@@ -93,13 +93,13 @@ class CompiledOperator(Generic[Result]):
     Tensors are bound by the names of the desc's fields; an array of tensors as a list, or by names with an index. A
     tensor is given either as an array of its sizes and type, with any strides; or as its buffer: a contiguous 1-D
     array of its type or of uint8 (or bytes, bytearray, memoryview), which is viewed with the desc's sizes and strides.
-    Nothing is copied, except inputs that are not aligned to their type. Outputs are made when they are not bound, in
+    Nothing is copied, except inputs that are not aligned to their type. Outputs that are not bound are allocated, with
     the desc's strides if it has any.
 
     Nothing is written before every check has passed. Outputs may not share memory with anything else that is bound.
     Some operators work in place: their output may be their input (the OutputTensor of a scatter its InputTensor).
 
-    Operators can be pickled and copied, with the tensors that they own.
+    Operators can be pickled and copied, including the tensors that they own.
 
     Examples
     --------
@@ -139,11 +139,11 @@ class CompiledOperator(Generic[Result]):
             slots[field.name] = slot_of(desc.operator, field, tensor)
         self._outputs = [slot for slot in self._slots.values() if slot.output]
         self._in_place = desc.IN_PLACE if desc.IN_PLACE and {*desc.IN_PLACE} <= self._slots.keys() else None
-        # Only an array of the same type and shape can be an output and another tensor at once.
+        # Only an array of the same type and shape can be both an output and another tensor.
         pairs = itertools.product(self._outputs, self._slots.values())
         self._alike = [(a.name, b.name) for a, b in pairs if a is not b and (a.dtype, a.shape) == (b.dtype, b.shape)]
         self._result: Callable[[Bound], Result] = desc._make_result()
-        # Only a tensor of 4 bits may be bound to arrays of several types.
+        # Only a 4-bit tensor may be bound to arrays of several types.
         keeps_key = all(type(slot) is Slot for slot in self._slots.values())
         self._packed_flags = OWNS_DATA | PLAIN if keeps_key else OWNS_DATA
         self._owned: _Owned | None = None
@@ -163,7 +163,7 @@ class CompiledOperator(Generic[Result]):
     def initialize(self, **owned: Any) -> None:
         """Bind the tensors flagged OWNED_BY_DML, all of them, for all calls to come.
 
-        The operator keeps a copy of its own (a B matrix: packed). Initializing again replaces it.
+        The operator keeps its own copy (of a B matrix: packed). Initializing again replaces it.
 
         Parameters
         ----------
@@ -173,9 +173,9 @@ class CompiledOperator(Generic[Result]):
         Raises
         ------
         BindingError
-            If a tensor is missing, is not flagged, or does not fit; what was bound before remains.
+            If a tensor is missing, is not flagged, or does not fit; the previous tensors remain.
         TypeError
-            If a value is of the wrong Python kind.
+            If a value has the wrong Python type.
         """
         bound = {}
         for name, value in self._by_element(owned).items():
@@ -198,17 +198,17 @@ class CompiledOperator(Generic[Result]):
         Returns
         -------
         ndarray or named tuple of them
-            The output, or outputs. One that was bound as a buffer is returned as the view of it.
+            The output, or outputs. An output that was bound as a buffer is returned as the view of it.
 
         Raises
         ------
         BindingError
-            If a tensor is missing, unknown, flagged OWNED_BY_DML, does not fit, or shares memory it must not share;
-            or if the operator is not initialized.
+            If a tensor is missing, unknown, flagged OWNED_BY_DML, does not fit, or shares memory that it must not
+            share; or if the operator is not initialized.
         IndexOutOfRangeError
-            If an element of a tensor of indices is out of range.
+            If an element of an index tensor is out of range.
         TypeError
-            If a value is of the wrong Python kind.
+            If a value has the wrong Python type.
         """
         if self._owned is None:
             raise self._uninitialized()
@@ -220,7 +220,7 @@ class CompiledOperator(Generic[Result]):
         arrays = owned.arrays(bound)
         prepare, key = owned.kept_key if is_packed and owned.kept_key else self.desc._key(arrays)
         if is_packed and key:
-            # A cache by the budget alone: to hash the whole key takes a third of a microsecond.
+            # Cached by the budget only: hashing the whole key takes a third of a microsecond.
             owned.kept_key[:] = functools.lru_cache(functools.partial(prepare, *key)), ()
         prepared = plan_for_now(prepare, key)
         while (refused := prepared.run(*arrays)) is not None:
@@ -237,18 +237,18 @@ class CompiledOperator(Generic[Result]):
         Parameters
         ----------
         **tensors : ndarray or buffer
-            As for a call. Outputs that are not given are made once.
+            As for a call. Outputs that are not given are allocated once.
 
         Returns
         -------
         BoundOperator
-            To be called without arguments. It returns the same arrays each time. If the operator is initialized again,
-            what is bound keeps the owned tensors of before.
+            Call it without arguments. It returns the same arrays each time. If the operator is initialized again, the
+            bound operator keeps the previous owned tensors.
 
         Raises
         ------
         BindingError, TypeError
-            As for a call, but for what depends on values.
+            As for a call, except errors about values.
 
         Examples
         --------
@@ -280,7 +280,7 @@ class CompiledOperator(Generic[Result]):
         as_given = {slot.name: slot.bind(given[slot.name]) for slot in self._outputs if slot.name in given}
         arrays = owned.arrays(bound)
         prepare, key = self.desc._key(arrays)
-        # What is copied, as it is not aligned (by `Slot.bind`) or not packed, is copied for each call.
+        # Arrays that are copied because they are not aligned (by `Slot.bind`) or not packed are copied for each call.
         own = [bound[name] for name in given]
         is_prepared = are_used(own, arrays) and not any(each.flags.owndata for each in own)
         mine |= {slot.name: bound[slot.name] for slot in self._outputs}
@@ -295,7 +295,7 @@ class CompiledOperator(Generic[Result]):
         )
 
     def _checked(self, tensors: Bound, owned: Bound) -> tuple[Bound, bool]:
-        """Return all tensors as arrays, with new outputs where none are given, and whether the kept key suits."""
+        """Return all tensors as arrays, with new outputs if none are given, and whether the kept key fits."""
         bound, slots, flags = owned.copy(), self._slots, self._packed_flags
         for name, value in tensors.items():
             slot = slots.get(name)
@@ -316,14 +316,14 @@ class CompiledOperator(Generic[Result]):
             for slot in new:
                 bound[slot.name] = array = slot.make()
                 flags &= array.flags.num | OWNS_DATA
-        # New outputs share no memory, nor do different arrays that own their data: no further check for most calls.
+        # New outputs share no memory, nor do different arrays that own their data: most calls need no further check.
         is_apart = flags & OWNS_DATA and not (self._alike and any(bound[a] is bound[b] for a, b in self._alike))
-        # Of what is absent, all are outputs.
+        # All missing tensors are outputs.
         is_in_place = absent < len(self._outputs) and not is_apart and self._check_apart(bound)
         return bound, flags & PLAIN == PLAIN and not is_in_place
 
     def _by_element(self, values: Bound) -> Bound:
-        """Return the values of arrays of tensors element by element; a None in a list is bound elsewhere, or not."""
+        """Return the values of tensor arrays element by element; a None in a list is bound elsewhere or not at all."""
         by_element = {name: value for name, value in values.items() if name not in self._tensor_arrays}
         for name, field in self._tensor_arrays.items():
             if name not in values:
@@ -342,7 +342,7 @@ class CompiledOperator(Generic[Result]):
         return by_element
 
     def _check_apart(self, bound: Bound) -> bool:
-        """Refuse outputs that share memory with other tensors; return whether an output is its input, as it may be."""
+        """Refuse outputs that share memory with other tensors; return whether an output is its own input."""
         is_in_place = False
         others = {slot.dml_name: bound[slot.name] for slot in self._slots.values() if not slot.output}
         if self._in_place:
@@ -378,7 +378,7 @@ class CompiledOperator(Generic[Result]):
 
 
 def _missing(absent: list[Slot]) -> BindingError:
-    """Return the error about inputs that are not given."""
+    """Return the error about missing inputs."""
     first, *others = absent
     return BindingError(first.operator, first.dml_name, missing([slot.dml_name for slot in others]), first.allowed)
 
@@ -392,5 +392,5 @@ def _again(desc: OperatorDesc, feature_level: FeatureLevel, owned: Bound | None)
 
 
 def _arguments(names: Iterable[str]) -> list[str]:
-    """Return the arguments that bind tensors; all tensors of an array have one."""
+    """Return the arguments that bind tensors; an array of tensors has one."""
     return list(dict.fromkeys(name.partition("[")[0] for name in names))

@@ -1,7 +1,7 @@
-"""Reading descs from the dictionaries of DxDispatch's JSON models.
+"""Read descs from the dictionaries of DxDispatch's JSON models.
 
-A fault's `field` is its path below the operator's "desc" object, ``InputTensor.Sizes[2]`` for instance. Only faults
-whose `operator` is ``operator_desc_from_dict`` lie beside "desc".
+An error's `field` is its path below the operator's "desc" object, for instance ``InputTensor.Sizes[2]``. Only errors
+whose `operator` is ``operator_desc_from_dict`` are about other members than "desc".
 """
 
 from collections.abc import Callable, Sequence
@@ -15,12 +15,12 @@ from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import InvalidDescriptorError
 
 _OPTIONAL = ("Flags", "DimensionCount", "Strides", "TotalTensorSizeInBytes", "GuaranteedBaseOffsetAlignment")
-# Members of a dispatchable that say nothing about the operator.
+# Members of a dispatchable that do not describe the operator.
 _IGNORED = ("bindings", "dmlCompileType")
 
 
 def desc_from_dict(d: dict[str, Any], class_of: Callable[[Any], type[OperatorDesc]]) -> OperatorDesc:
-    """Make a desc from its dictionary; class_of: returns a type's class of descs, or refuses the type."""
+    """Make a desc from its dictionary; class_of: returns the desc class of a type, or refuses the type."""
     if not isinstance(d, dict):
         raise TypeError(f"operator_desc_from_dict: d is {d!r}; allowed: a dictionary")
     _check_members("operator_desc_from_dict", "", d, required=("type", "desc"), optional=_IGNORED)
@@ -109,7 +109,7 @@ def _buffer(operator: str, path: str, members: dict[str, Any]) -> TensorDesc:
         )
     except InvalidDescriptorError as error:
         raise InvalidDescriptorError(operator, f"{path}.{error.field}", error.found, error.allowed) from None
-    # `to_dict` writes a size that was computed, too.
+    # `to_dict` also writes computed sizes.
     is_least = total == tensor.minimum_size_in_bytes
     return replace(tensor, total_tensor_size_in_bytes=None) if is_least else tensor  # type: ignore[arg-type]
 

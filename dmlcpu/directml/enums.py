@@ -63,14 +63,14 @@ class TensorFlags(IntFlag, boundary=STRICT):
 
 
 class AxisDirection(IntEnum):
-    """DML_AXIS_DIRECTION: an order; the operator says of what."""
+    """DML_AXIS_DIRECTION: an order, of what depends on the operator."""
 
     INCREASING = 0
     DECREASING = 1
 
 
 class QuantizationType(IntEnum):
-    """DML_QUANTIZATION_TYPE: which tensors say how integers stand for numbers."""
+    """DML_QUANTIZATION_TYPE: which tensors define the numbers that integers represent."""
 
     NONE = 0
     SCALE = 1
@@ -78,7 +78,7 @@ class QuantizationType(IntEnum):
 
 
 class FeatureLevel(IntEnum):
-    """DML_FEATURE_LEVEL: the versions of what DirectML supports; each includes the ones before it.
+    """DML_FEATURE_LEVEL: the versions of DirectML's feature set; each includes the previous ones.
 
     The values are DirectML's hexadecimal numbers: 0x6400 is level 6.4.
     """
@@ -100,7 +100,7 @@ class FeatureLevel(IntEnum):
     LEVEL_6_4 = 0x6400
 
 
-# What DirectML puts before a member's name. Python names cannot start with a digit, hence LEVEL_.
+# DirectML's prefixes of member names. Python names cannot start with a digit, hence LEVEL_.
 PREFIXES: dict[type[Any], str] = {
     TensorDataType: "DML_TENSOR_DATA_TYPE_",
     TensorFlags: "DML_TENSOR_FLAG_",
@@ -124,7 +124,7 @@ def full_name(member: IntEnum | IntFlag) -> str:
 
 
 def offered(kind: type[Enum]) -> list[str]:
-    """Return the names that messages offer: no desc takes the data type UNKNOWN."""
+    """Return the names for messages: no desc accepts the data type UNKNOWN."""
     return [name for name in kind.__members__ if name != "UNKNOWN"]
 
 

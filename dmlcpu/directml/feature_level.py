@@ -1,4 +1,4 @@
-"""The tables of DirectML's reference pages: what each feature level supports. They are data of the operators' descs."""
+"""The tables of DirectML's reference pages: what each feature level supports. The operators' descs hold them."""
 
 from typing import NamedTuple
 
@@ -10,26 +10,26 @@ ONE_TO_EIGHT = range(1, 9)
 
 
 class Allowed(NamedTuple):
-    """What one tensor may be."""
+    """The supported properties of one tensor."""
 
     dimensions: range
     types: Types
-    required: bool = False  # although the desc's field is optional: it became so at a later level
+    required: bool = False  # although the desc's field is optional, as it is from a later level on
 
 
 class Support(NamedTuple):
-    """What an operator takes from one feature level on; a later row replaces it."""
+    """What an operator supports from one feature level on; a later row replaces it."""
 
     since: FeatureLevel
-    tensors: dict[str, Allowed]  # all that the desc may have, by DirectML's names; an array's is for all its elements
+    tensors: dict[str, Allowed]  # all of the desc, by DirectML's names; an array's entry holds for its elements
 
     def allowed(self, name: str) -> Allowed:
-        """Return what a tensor may be, or an element of an array of tensors."""
+        """Return what is supported for a tensor, or for an element of an array of tensors."""
         return self.tensors[name] if name in self.tensors else self.tensors[name.partition("[")[0]]
 
 
 def types(names: str) -> Types:
-    """Return data types by their names in DirectML, apart by spaces."""
+    """Return data types by their DirectML names, separated by spaces."""
     return tuple(TensorDataType[name] for name in names.split())
 
 

@@ -1,4 +1,4 @@
-"""DirectML's numbers of the operators. It imports nothing, so that the table of operators may read it."""
+"""DirectML's operator numbers. It imports nothing, so that the table of operators can import it."""
 
 from enum import IntEnum
 

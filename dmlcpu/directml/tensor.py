@@ -1,4 +1,4 @@
-"""DML_TENSOR_DESC: what a tensor's elements are and where they lie in its buffer."""
+"""DML_TENSOR_DESC: the type of a tensor's elements and their layout in its buffer."""
 
 import math
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _MOST_DIMENSIONS = 8
 
 @dataclass(frozen=True, slots=True)
 class TensorDesc(Desc):
-    """A tensor in a buffer: element type, sizes and, unless it is packed, strides.
+    """A tensor in a buffer: element type, sizes and, unless packed, strides.
 
     Parameters
     ----------
@@ -31,20 +31,20 @@ class TensorDesc(Desc):
     sizes : sequence of int
         1 to 8 sizes, each at least 1, of at most 2**32 - 1 elements together.
     strides : sequence of int, optional
-        How many elements to go from one element to the next along each dimension; 0 repeats one element. None:
-        packed, the last dimension fastest.
+        The distance, in elements, between neighbours along each dimension; 0 repeats one element. None: packed, the
+        last dimension fastest.
     total_tensor_size_in_bytes : int, optional
         The size of the buffer. None: the least that holds all elements, rounded up to a multiple of 4;
-        `dataclasses.replace` computes it again, unless it is given another.
+        `dataclasses.replace` computes it again unless another is passed.
     guaranteed_base_offset_alignment : int, default 0
-        0, or a power of two of at least the element's size. It changes nothing here.
+        0, or a power of two of at least the element's size. It has no effect.
 
     Raises
     ------
     InvalidDescriptorError
         If a field is out of its range, or fields contradict each other.
     TypeError
-        If a field is of the wrong Python kind.
+        If a field has the wrong Python type.
 
     Notes
     -----
@@ -69,10 +69,10 @@ class TensorDesc(Desc):
     strides: tuple[int, ...] | None = None
     total_tensor_size_in_bytes: int = None  # type: ignore[assignment]  # None only asks; it is a number once made
     guaranteed_base_offset_alignment: int = 0
-    # The total if it was not given. `dataclasses.replace` hands both on, and the total is then computed again.
+    # The total if it was not given. `dataclasses.replace` passes both on, and the total is then computed again.
     _computed: int | None = field(default=None, repr=False, compare=False)
 
-    if TYPE_CHECKING:  # fields are of plainer types than what is taken for them
+    if TYPE_CHECKING:  # fields have plainer types than the arguments
 
         def __init__(
             self,
@@ -147,7 +147,7 @@ class TensorDesc(Desc):
         UnsupportedError
             If DirectML does not have the type.
         InvalidDescriptorError
-            If the shape is not one of a tensor.
+            If the shape is not valid for a tensor.
 
         Examples
         --------
@@ -174,7 +174,7 @@ class TensorDesc(Desc):
 
     @property
     def extent_in_bytes(self) -> int:
-        """How many bytes from the first element to the end of the last."""
+        """The number of bytes from the first element to the end of the last one."""
         if self.strides is None:
             elements = math.prod(self.sizes)
         else:
@@ -194,7 +194,7 @@ class TensorDesc(Desc):
     def view(self, buffer: Any) -> NDArray[Any]:
         """View a contiguous buffer of at least `extent_in_bytes` with the tensor's sizes and strides, copying nothing.
 
-        A tensor of 4 bits is viewed as its bytes, two elements in each.
+        A 4-bit tensor is viewed as its bytes, two elements in each.
 
         Examples
         --------
@@ -209,7 +209,7 @@ class TensorDesc(Desc):
         return np.ndarray(self.sizes, self.dtype, buffer, strides=self.byte_strides)
 
     def elements_overlap(self) -> bool:
-        """Return whether two different elements lie at one place of the buffer; when too hard to decide, they do."""
+        """Return whether two elements share memory in the buffer; True if it is too expensive to decide."""
         return self.strides is not None and elements_overlap(self.sizes, self.strides)
 
     def to_dict(self) -> dict[str, Any]:

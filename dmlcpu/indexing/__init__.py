@@ -1,1 +1,1 @@
-"""What operators that read or write elements by their indices share."""
+"""Shared by the operators that read or write elements by index."""

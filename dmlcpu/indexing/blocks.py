@@ -1,4 +1,4 @@
-"""What the blocks of elements share: blocks of whole lines, and the error about an index before anything is written."""
+"""Blocks of whole lines for gather_elements and scatter_elements, and index checks before anything is written."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from dmlcpu.indexing.elements import out_of_range
 from dmlcpu.indexing.lines import index_form
 from dmlcpu.indexing.ranges import is_out
 
-# Bytes for each byte of indices that are only checked: two blocks, and flags of those out of range.
+# Bytes for each byte of indices that are only checked: two blocks, and flags for those out of range.
 _SCANNED = 6
 
 
@@ -28,7 +28,7 @@ def tiles_of(form: Form, axis: int) -> Iterator[Shape]:
 
 
 def along(region: Region, axis: int, shape: Shape) -> Region:
-    """Return the part of another array of a shape that lies where a region does; along the axis it is whole."""
+    """Return the region of an array of another shape that corresponds to a region; along the axis it is whole."""
     return tuple(
         slice(0, n) if d == axis else slice(min(each.start, n), min(each.stop, n))
         for d, (each, n) in enumerate(zip(region, shape, strict=True))
@@ -41,14 +41,14 @@ def part_of(tile: Shape, axis: int, shape: Shape) -> Shape:
 
 
 def converted_bytes(indices: Form) -> int:
-    """Return the bytes of a copy of indices that kernels do not read as they are."""
+    """Return the bytes of a copy of indices that kernels do not read directly."""
     return 0 if index_form(indices) is indices else index_form(indices).nbytes
 
 
 def refuse_out(
     operator: str, call: Any, indices: Source, stopping: Callable[[], bool] = lambda: False, memory: int | None = None
 ) -> None:
-    """Refuse the first index that is out of range, as the function does, if the call's mode is "raise"."""
+    """Refuse the first index that is out of range, as the function does, if the mode is "raise"."""
     if call.mode != "raise":
         return
     axis, size = call.axis, call.x.shape[call.axis]

@@ -1,4 +1,4 @@
-"""What the descriptors of elements share: their checks, and the feature levels from 2_1 on."""
+"""Shared by the descriptors of gathers and scatters: checks, and the feature levels from 2_1 on."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def levels(*tensors: str) -> tuple[Support, ...]:
 
 
 def check_tensors(desc: OperatorDesc, table: tuple[str, ...], lines: tuple[str, ...]) -> None:
-    """Refuse tensors that contradict each other; the input's other names, and those with the indices' sizes: fields."""
+    """Refuse tensors that contradict each other; fields: the input's other names, and those with the indices' sizes."""
     own: Any = desc
     x, indices, count = own.input_tensor, own.indices_tensor, own.input_tensor.dimension_count
     for name in ("indices_tensor", *lines, *table):
@@ -46,6 +46,6 @@ def check_tensors(desc: OperatorDesc, table: tuple[str, ...], lines: tuple[str, 
 
 
 def refuse(desc: Any, bound: Bound) -> None:
-    """Raise the error about the first index out of range, unless all are valid by now."""
+    """Raise the error about the first index out of range, unless all have become valid."""
     size = desc.input_tensor.sizes[desc.axis]
     check_indices(desc.operator, bound["indices_tensor"], desc.axis, size, "IndicesTensor")

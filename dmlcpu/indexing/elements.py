@@ -1,4 +1,4 @@
-"""The checks of calls whose indices each replace one coordinate of their own place, and the error about an index."""
+"""Checks of calls in which each index replaces one coordinate of its position, and the error about an index."""
 
 from collections.abc import Collection
 from typing import Any
@@ -22,7 +22,7 @@ def check_elements(operator: str, x: Form, indices: Form, given_axis: Any, mode:
     if len(indices.shape) != len(x.shape):
         raise BindingError(operator, "indices.shape", str(indices.shape), f"{len(x.shape)} dimensions, as x has")
     if any(mine > n for d, (mine, n) in enumerate(zip(indices.shape, x.shape, strict=True)) if d != axis):
-        allowed = f"at most {x.shape} (x.shape) but along axis {axis}; indices are not broadcast"
+        allowed = f"at most {x.shape} (x.shape) except along axis {axis}; indices are not broadcast"
         raise BindingError(operator, "indices.shape", str(indices.shape), allowed)
     if mode == "clip" and 0 not in indices.shape and x.shape[axis] == 0:
         allowed = f"none: axis {axis} has 0 elements"
@@ -36,7 +36,7 @@ def is_refused(call: Any, indices: Array) -> bool:
 
 
 def check_indices(operator: str, indices: Array, axis: int, size: int, field: str = "indices") -> None:
-    """Refuse the first index that is out of range, if there is one; size: of x along the axis."""
+    """Refuse the first index that is out of range, if any; size: of x along the axis."""
     bad = is_out(indices, (size,))
     if bad.any():
         where = tuple(map(int, np.unravel_index(int(bad.argmax()), bad.shape)))
@@ -46,6 +46,6 @@ def check_indices(operator: str, indices: Array, axis: int, size: int, field: st
 def out_of_range(
     operator: str, where: Shape, value: Any, dtype: np.dtype[Any], axis: int, size: int, field: str = "indices"
 ) -> IndexOutOfRangeError:
-    """Return the error about an index at a place of the indices; dtype: of the indices."""
+    """Return the error about an index at a position in the indices; dtype: of the indices."""
     allowed = f"{range_of(dtype, size)} (axis {axis} has {size} elements)"
     return IndexOutOfRangeError(operator, f"{field}[{', '.join(map(str, where))}]", str(value), allowed)

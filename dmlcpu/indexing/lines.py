@@ -1,4 +1,4 @@
-"""How the lines of elements lie in memory: the work record of their kernels."""
+"""The memory layout of lines of elements: the work record of their kernels."""
 
 import math
 from typing import Any, NamedTuple
@@ -14,11 +14,11 @@ from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.runtime.memory import first_word, word_strides
 from dmlcpu.runtime.records import CACHE_LINE, record_of
 
-# Rows of fewer elements are not worth their beginning, if the axis is longer.
+# Rows of fewer elements do not pay for their overhead if the axis is longer.
 _SHORT = 8
-# If an element has no more words than this, its words are moved one by one, as if they were elements.
+# If an element has no more words than this, its words are moved one by one like elements.
 _FEW = 3
-# The caches do not hold a table of more bytes.
+# A table of more bytes does not fit the caches.
 _FAR = 8 << 20
 # Nanoseconds to load one of its cache lines (Zen 3: 12 to 28).
 _MISS = 20
@@ -28,18 +28,18 @@ _ONE: Dimension = (1, 0, 0, 0)
 
 
 class Layout(NamedTuple):
-    """The work record, and what a plan has to know of it."""
+    """The work record, and what a plan has to know about it."""
 
     work: Array
-    elements: int  # that are moved, or their words
+    elements: int  # moved elements, or their words
     rows: int  # in all groups
-    most: int  # shares there can be
-    pieces: int  # of the indices that are validated
-    misses: int  # nanoseconds on one thread until the lines of a large table have come from memory
+    most: int  # the greatest number of shares
+    pieces: int  # pieces of the indices for validation
+    misses: int  # nanoseconds on one thread to load the cache lines of a large table
 
 
 class Cut(NamedTuple):
-    """The dimensions as kernels walk through them."""
+    """The dimensions in the kernels' order."""
 
     groups: list[Dimension]
     rows: Dimension
@@ -59,10 +59,10 @@ def lay_out(
     keeps_together: bool = False,
     **fields: Any,
 ) -> Layout:
-    """Return how kernels walk through three tensors.
+    """Return how kernels traverse three tensors.
 
-    width: bytes of a word of table and values; keeps_lines: a share has whole lines, in their order;
-    keeps_together: a row has the words of an element; fields: the others of the work record.
+    width: bytes of a word of table and values; keeps_lines: a share has whole lines, in order; keeps_together: a row
+    has the words of an element; fields: the other fields of the work record.
     """
     t, i, v = word_strides(table.steps, width), word_strides(indices.steps, 4), word_strides(values.steps, width)
     element = table.dtype.itemsize // width
@@ -102,26 +102,26 @@ def lay_out(
 
 
 def _tensors(starts: tuple[int, ...], groups: list[Dimension], rows: Dimension, columns: Dimension) -> dict[str, Any]:
-    """Return the fields of the work record that say where each tensor lies."""
+    """Return the fields of the work record with each tensor's layout."""
     strides = zip(*[each[1:] for each in groups], strict=True)
     steps = zip(("table", "indices", "values"), starts, strides, rows[1:], columns[1:], strict=True)
     return {name: {"start": s, "strides": g, "row": r, "column": c} for name, s, g, r, c in steps}
 
 
 def _merged(sizes: tuple[int, ...], *steps: tuple[int, ...]) -> list[Dimension]:
-    """Return the fewest dimensions; that of the axis, where the table has a step of 0, stays alone."""
+    """Return the fewest dimensions; the axis, where the table has a step of 0, is not merged."""
     merged = merge(sizes, *steps)
     return [(n, t, i, v) for n, t, i, v in zip(*merged, strict=True) if n > 1]
 
 
 def _cut(dimensions: list[Dimension], width: int, *, is_together: bool, keeps_lines: bool) -> Cut:
-    """Return which dimensions are rows and columns, and what shares are cut along.
+    """Return which dimensions are rows and columns, and along which shares are cut.
 
     is_together: the last dimension has the words of an element, which are columns.
     """
 
     def length(each: Dimension) -> tuple[int, int]:
-        """Return the distance in memory from one element to the next; of equal ones, the longer comes first."""
+        """Return the distance in memory from one element to the next; among equal ones, the longer comes first."""
         return abs(each[2]) * INDEX_WORD.itemsize + abs(each[3]) * width, -each[0]
 
     axis = next((each for each in dimensions if keeps_lines and each[1] == 0), None)
@@ -141,7 +141,7 @@ def _cut(dimensions: list[Dimension], width: int, *, is_together: bool, keeps_li
 
 
 def _checked(shape: tuple[int, ...], steps: tuple[int, ...]) -> tuple[dict[str, Any], int]:
-    """Return the runs of indices that are validated, and their pieces; an index that repeats is looked at once."""
+    """Return the runs of indices to validate, and their pieces; a repeated index is checked once."""
     dimensions = [(n, step) for n, step in zip(shape, steps, strict=True) if step != 0 and n > 1]
     (*sizes, length), (*strides, step) = merge(*zip(*dimensions, strict=True)) if dimensions else ([1], [0])
     runs = math.prod(sizes)
@@ -150,10 +150,10 @@ def _checked(shape: tuple[int, ...], steps: tuple[int, ...]) -> tuple[dict[str, 
 
 
 def reported(parts: int, scratch: Array) -> bool:
-    """Return whether a share reports what its kernel looks for."""
+    """Return whether a share reports what its kernel searches for."""
     return any(scratch.item(part) for part in range(parts))
 
 
 def index_form(indices: Form) -> Form:
-    """Return the form of indices as int64, if kernels do not read them as they are."""
+    """Return the form of indices as int64 if kernels do not read them directly."""
     return indices if indices.dtype.itemsize >= 4 else Form(indices.shape, np.dtype(np.int64))

@@ -1,4 +1,4 @@
-"""Which indices are out of range, and what an error says of that."""
+"""Which indices are out of range, and the range that an error names."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from dmlcpu.common.forms import Shape
 
 
 def is_out(indices: Array, sizes: Shape) -> Array:
-    """Return which indices point outside their dimension; sizes: one, or that of each coordinate of a tuple."""
+    """Return which indices are outside their dimension; sizes: one, or one for each coordinate of a tuple."""
     if indices.dtype.kind == "u" and indices.itemsize >= 4:
         return np.asarray(indices >= np.array(sizes, np.uint64))
     limits = np.array(sizes, np.int64)
@@ -17,6 +17,6 @@ def is_out(indices: Array, sizes: Shape) -> Array:
 
 
 def range_of(dtype: np.dtype[Any], size: int) -> str:
-    """Return the indices of a type that a dimension of a size has."""
+    """Return the valid indices of a type for a dimension of a size."""
     lowest = 0 if dtype.kind == "u" and dtype.itemsize >= 4 else -size  # shorter ones are read as int64
     return f"{lowest} to {size - 1}" if size else "none"

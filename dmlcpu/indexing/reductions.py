@@ -1,4 +1,4 @@
-"""The modes and reductions of scatters, and what elements are to the kernels."""
+"""The modes and reductions of scatters, and the element types that kernels see."""
 
 import functools
 from typing import Any
@@ -22,17 +22,17 @@ REDUCTIONS = {
 # On bytes that are 0 or 1, "or" is the maximum, and "and" is the minimum.
 _BOOL_REDUCTIONS = {**REDUCTIONS, "add": reductions.MAXIMUM, "mul": reductions.MINIMUM}
 _COMPLEX_REDUCTIONS = {"add": reductions.ADD, "mul": reductions.MULTIPLY_COMPLEX}
-# What elements are computed as; a type that is not here can be overwritten but not reduced.
+# The types in which elements are computed; a type that is not listed can be overwritten but not reduced.
 COMPUTED_AS = {row.name: row.computed_as for row in DATA_TYPES.values() if row.computed_as}
 HALVES = {"float16": reductions.FLOAT16, "bfloat16": reductions.BFLOAT16}
 
-INDEX_WORD = np.dtype(np.uint32)  # what kernels see indices as
+INDEX_WORD = np.dtype(np.uint32)  # the type in which kernels read indices
 ANY_SIZE = frozenset(np.dtype(kind).num for kind in "SUV")  # bytes, text and records
 _WORDS = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
 
 
 def reduction_of(operator: str, dtype: np.dtype[Any], reduction: str) -> int:
-    """Return what the kernels do for a reduction on a type."""
+    """Return the kernels' operation for a reduction on a type."""
     if reduction == "none":
         return reductions.OVERWRITE
     name = type_name(dtype)
@@ -49,7 +49,7 @@ def element_type(dtype: np.dtype[Any], reduction: str, width: int = 0) -> np.dty
 
 
 def word_bytes(dtype: np.dtype[Any], *values: Any) -> int:
-    """Return the bytes of the widest words of elements in arrays that lie where they do; 0: their type says it."""
+    """Return the bytes of the widest words that the arrays' alignment allows; 0: the type decides."""
     if dtype.num not in ANY_SIZE:
         return 0
     arrays = [each for each in values if isinstance(each, np.ndarray)]

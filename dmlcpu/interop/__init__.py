@@ -1,4 +1,4 @@
-"""Other libraries' programs on these kernels: a module for each library, which needs the extra of its name.
+"""Kernels for programs that use other libraries: a module for each library, which needs the extra of its name.
 
 The modules load on first use, each with its library.
 """
@@ -21,7 +21,7 @@ if not TYPE_CHECKING:  # with __getattr__, type checkers would accept any name
         try:
             return importlib.import_module(f"dmlcpu.interop.{name}")
         except ImportError as error:
-            # hasattr, and what lists attributes, expect no other error. An import statement raises the ImportError.
+            # hasattr and tools that list attributes expect this error only. An import statement raises the ImportError.
             raise AttributeError(f"module 'dmlcpu.interop' has no attribute {name!r} here: {error}") from error
 
 

@@ -21,6 +21,7 @@ from dmlcpu.files.base import Format
 from dmlcpu.files.formats import FORMATS, known, suffixes_where
 from dmlcpu.files.targets import LONGER
 from dmlcpu.files.web import RemoteError, in_time
+from dmlcpu.files.writable import existing, folder_error
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import Job, Task, Work, identities
 from dmlcpu.jobs.limits import Settings, size
@@ -45,7 +46,7 @@ class Checker:
     estimates: dict[Any, Estimate] = field(default_factory=dict)
     followed: Callable[[str], str] = field(default_factory=lambda: functools.cache(os.path.realpath))
     longest_name: Callable[[str], int] = field(default_factory=lambda: functools.cache(_longest_name))
-    folder_error: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(_folder_error))
+    folder_error: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(folder_error))
 
     @property
     def memory(self) -> int:
@@ -223,6 +224,9 @@ class Checker:
         """Note a refusal of an operator, under the member of the job that gives the argument."""
         if isinstance(error, DmlError):
             path, found, allowed = error.field, error.found, error.allowed
+            if found == "|V2":
+                named = "--dtype bfloat16" if place.options else '"dtype": "bfloat16" in the input'
+                allowed = f"{allowed.partition(';')[0]}; for bfloat16: {named}"
         elif match := _WRONG_KIND.fullmatch(str(error)):
             path, found, allowed = match.groups()
         else:
@@ -233,25 +237,9 @@ class Checker:
         place.refuse(f"{member}.{path}", found, allowed)
 
 
-def _folder_error(folder: str) -> str | None:
-    """Return why no file can be made in a folder, which need not exist yet."""
-    there = _existing(folder)
-    if not there.is_dir():
-        return f"{there} is no folder"
-    return None if os.access(there, os.W_OK | os.X_OK) else f"{there} is read-only"
-
-
-def _existing(folder: str) -> Path:
-    """Return a folder, or the nearest around it that exists."""
-    there = Path(folder)
-    while not os.path.exists(there) and there != there.parent:
-        there = there.parent
-    return there
-
-
 def _longest_name(folder: str) -> int:
     """Return how many bytes a name in a folder may have, which need not exist yet."""
-    return os.pathconf(_existing(folder), "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
+    return os.pathconf(existing(folder), "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
 
 
 def _target_error(file: str, form: Format | None) -> str | None:

@@ -193,7 +193,7 @@ def _check(members: Any, place: Place, before: str = "") -> bool:
         return False
     for name, value in members.items():
         if name not in _ALLOWED:
-            place.refuse(before + name, "unknown", ", ".join(_ALLOWED))
+            place.refuse(before + name, "unknown", f"{', '.join(_ALLOWED)} (arguments belong in inputs or attrs)")
         elif not _ALLOWED[name][1](value):
             place.refuse(before + name, shown(value), _ALLOWED[name][0])
     return not place.errors

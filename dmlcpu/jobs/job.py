@@ -271,6 +271,8 @@ def _file_input(place: Place, field: str, value: Any, directory: Path, fill: Cal
     if place.errors:
         return FileInput("")
     filled = {member: fill(text, f"{field}.{member}") for member, text in value.items()}
+    if "name" not in filled:
+        return FileInput(*split_name(filled["path"], directory), filled.get("dtype"))
     return FileInput(**filled)
 
 

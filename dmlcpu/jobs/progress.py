@@ -4,18 +4,25 @@ import contextlib
 import io
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from dmlcpu.common.imports import extra
+from dmlcpu.jobs.limits import size
 
 T = TypeVar("T")
+
+INTERVAL = 30.0  # seconds between two lines where there is no bar
 
 COMPILING = "compiling kernels that the cache does not have, which may take a minute"
 
 
 class Progress:
-    """A tqdm bar on a terminal, with jobs, bytes, bytes a second, the time left and failures; elsewhere lines only."""
+    """tqdm's bar on a terminal, with jobs, bytes, bytes a second, the time left and failures; elsewhere lines.
+
+    Where there is no terminal, a line at most every INTERVAL seconds says how far the run is.
+    """
 
     def __init__(self, *, shown: bool = True) -> None:
         self._tqdm = extra("tqdm").tqdm if shown else None
@@ -25,6 +32,8 @@ class Progress:
         self._bar: Any = None
         self._jobs = self._count = self._failed = 0
         self._ahead = 0  # bytes of jobs that are not finished
+        self._bytes = self._total = 0  # read, and to read
+        self._said = 0.0  # when the last line about the progress was due
         self._counting = threading.Lock()
 
     def say(self, line: str) -> None:
@@ -45,6 +54,7 @@ class Progress:
         if self._tqdm is None:
             return
         self._jobs, self._failed = jobs, failed
+        self._total, self._said = nbytes, time.monotonic()
         total = nbytes or None  # not known of jobs that are checked as they run
         units = {"unit": "B", "unit_scale": True, "unit_divisor": 1024, "dynamic_ncols": True}
         self._bar = self._tqdm(desc=self._counts(), total=total, **units, **self._looks)
@@ -54,7 +64,7 @@ class Progress:
         with self._counting:
             if self._bar is not None:  # threads of an interrupted run may come late
                 self._ahead += nbytes
-                self._bar.update(nbytes)
+                self._advance(nbytes)
 
     def finished(self, nbytes: int, *, failed: bool) -> None:
         """Count a job, and those of its bytes that `read` has not counted."""
@@ -66,7 +76,16 @@ class Progress:
             self._bar.set_description(self._counts(), refresh=False)
             counted = min(nbytes, self._ahead)
             self._ahead -= counted
-            self._bar.update(nbytes - counted)
+            self._advance(nbytes - counted)
+
+    def _advance(self, nbytes: int) -> None:
+        """Count bytes; say how far the run is if that is due, and there is no bar."""
+        self._bytes += nbytes
+        self._bar.update(nbytes)
+        if self._bar.disable and time.monotonic() - self._said >= INTERVAL:
+            self._said = time.monotonic()
+            of_all = f" of {size(self._total)}" if self._total else ""
+            self.say(f"{self._counts()}, {size(self._bytes)}{of_all} read")
 
     def _counts(self) -> str:
         failures = f", {self._failed} failed" if self._failed else ""

@@ -11,7 +11,7 @@ from typing import Any, Self
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.uninterrupted import uninterrupted
 
-# The folder whose table has an operator's kernels; search and measure are no operators, but have kernels, too.
+# The folder whose table has an operator's kernels; search and measure are not operators, but also have kernels.
 FOLDERS = {
     "top_k": "top_k",
     "scatter_nd": "scatter_nd",

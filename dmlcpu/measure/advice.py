@@ -9,23 +9,23 @@ from dmlcpu.config import cache_folder
 from dmlcpu.measure.limits import Limits, Reached
 from dmlcpu.runtime import isa, quota, threads
 
-# N threads that multiply less than this many times N as fast as one share cores, or have neighbours.
+# If N threads multiply less than this times N as fast as one, they share cores or other processes run.
 _SCALING = 0.6
-_POSSIBLE = 1.25  # of a limit: a cache may still have some of an operator's arrays
+_POSSIBLE = 1.25  # of a limit: a cache may still hold parts of an operator's arrays
 
 
 class Conditions(NamedTuple):
-    """What kernels run on: what the environment says, and what the machine has."""
+    """The conditions for kernels: environment variables and the machine's properties."""
 
     threads: int  # in use
-    usable: int  # processors that the process may run on
+    usable: int  # processors available to the process
     processors: int  # of the machine
     cpu_quota: float | None
-    variables: dict[str, str]  # of the environment, those that are set
+    variables: dict[str, str]  # the environment variables that are set
     isa: str
     detected: str
     cache: str  # the folder, or "none" and the reason
-    layer: str | None  # what the threads' own layer advises
+    layer: str | None  # the threading layer's advice
 
 
 _VARIABLES = ("DMLCPU_ISA", "DMLCPU_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
@@ -51,7 +51,7 @@ def conditions() -> Conditions:
 
 
 def advise(found: Conditions, limits: list[Limits], reached: list[Reached], compiled: int) -> list[str]:
-    """Return the advice that applies; limits: of one thread and of all; compiled: how many of operators' kernels."""
+    """Return the advice that applies; limits: of one thread and of all; compiled: the number of operators' kernels."""
     return [*_of_threads(found), *_of_rates(limits, reached), *_of_kernels(found, compiled)]
 
 
@@ -69,7 +69,7 @@ def _of_threads(found: Conditions) -> Iterator[str]:
         setting = next((f"unset {name}" for name in names if name in found.variables), "call set_num_threads")
         used = "1 thread" if found.threads == 1 else f"{found.threads} threads"
         processors = "1 processor" if granted == 1 else f"{granted} processors"
-        yield f"Operators use {used}, the process has the time of {processors}: {setting}."
+        yield f"Operators use {used}, but the process has the time of {processors}: {setting}."
     if found.layer:
         yield f"Threads: {found.layer}."
 
@@ -80,19 +80,19 @@ def _of_rates(limits: list[Limits], reached: list[Reached]) -> Iterator[str]:
     if speedup < _SCALING * most.threads:
         yield (
             f"{most.threads} threads multiply {speedup:.1f} times as fast as one: other processes keep the processors "
-            "busy, or processors share a core. End such processes, or use fewer threads."
+            "busy, or processors share a core. End those processes, or use fewer threads."
         )
     beyond = [each.operator for each in reached if (each.fraction or 0) > _POSSIBLE]
     if beyond:
-        yield f"{', '.join(beyond)} went beyond the limit, so other processes disturbed its measurement: measure again."
+        yield f"{', '.join(beyond)} exceeded the limit, so other processes disturbed the measurement: measure again."
 
 
 def _of_kernels(found: Conditions, compiled: int) -> Iterator[str]:
     if found.isa != found.detected:
-        yield f"DMLCPU_ISA allows {found.isa}, the machine has {found.detected}: unset it."
+        yield f"DMLCPU_ISA allows {found.isa}, but the machine has {found.detected}: unset it."
     numba = [name for name in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES") if name in found.variables]
     if numba:
-        yield f"{' and '.join(numba)} may hide instructions that the processor has: unset, Numba finds them itself."
+        yield f"{' and '.join(numba)} may hide instructions of the processor: unset them, Numba detects all."
     if found.cache.startswith("none"):
         yield (
             "No folder for compiled kernels can be written to, so each process compiles them: "
@@ -100,6 +100,6 @@ def _of_kernels(found: Conditions, compiled: int) -> Iterator[str]:
         )
     elif compiled:
         yield (
-            f"{compiled} kernels of operators had to be compiled, because the cache did not have them: "
+            f"{compiled} kernels of operators had to be compiled, because the cache lacked them: "
             "run `dmlcpu warmup` once for all of them."
         )

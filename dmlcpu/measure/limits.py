@@ -1,4 +1,4 @@
-"""How fast threads read, copy and multiply bytes: the rates that bound kernels; and what operators reach of them."""
+"""How fast threads read, copy and multiply bytes, the rates that limit kernels, and the fractions operators reach."""
 
 import time
 from collections.abc import Callable
@@ -17,27 +17,27 @@ from dmlcpu.runtime.quota import memory_limit
 from dmlcpu.runtime.records import LINE_CELLS
 
 SECONDS = 0.06  # of calls for each rate
-# The first compiles. A later one may, too: calls get several threads when some have come in a row.
+# The first call compiles. So may a later one: calls use several threads after some in a row.
 LEAST_CALLS = 5
-# More than the caches of most processors; less if the machine has little memory.
+# Larger than the caches of most processors; less on machines with little memory.
 _MOST_BYTES, _PART_OF_MEMORY = 128 << 20, 16
-_TRIAL = 1 << 12  # turns of the multiply kernel, to see how long one takes
-_CALL = 4e-3  # seconds of its calls then: much more than a launch takes
+_TRIAL = 1 << 12  # iterations of the multiply kernel, to estimate the time of one
+_CALL = 4e-3  # seconds of its measured calls: much longer than a launch
 
 
 class Limits(NamedTuple):
-    """What a number of threads can do at most.
+    """The limits of a number of threads.
 
     Attributes
     ----------
     threads : int
         The number of threads.
     read : float
-        Bytes that they read in a second, of memory larger than the caches.
+        Bytes read in a second, from memory larger than the caches.
     copy : float
-        Bytes that they move in a second while they copy: those that are read and those that are written.
+        Bytes moved in a second by copies: those read plus those written.
     multiply : float or None
-        Products of bytes in a second, by the instruction of the kernels in use; None where it cannot be measured.
+        Products of bytes in a second, with the instruction of the kernels in use; None if it cannot be measured.
     """
 
     threads: int
@@ -52,22 +52,22 @@ class Limits(NamedTuple):
 
 
 def measure_limits(*threads: int, seconds: float = SECONDS, nbytes: int | None = None) -> list[Limits]:
-    """Measure the limits of each of some numbers of threads.
+    """Measure the limits of given numbers of threads.
 
     Parameters
     ----------
     *threads : int
-        The numbers of threads; more than the process may use take turns.
+        The numbers of threads; threads beyond those that the process may use share processors.
     seconds : float, default: 0.06
         The time for each of the three rates. The fastest call counts.
     nbytes : int, optional
-        The memory to read and to copy within. By default 128 MiB, or a sixteenth of the machine's memory if that is
+        The size of the memory to read and copy. By default 128 MiB, or a sixteenth of the machine's memory if that is
         less.
 
     Returns
     -------
     list of Limits
-        Those of each number, in the same order.
+        One for each number, in the same order.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def memory_to_use() -> int:
 
 
 def fastest(call: Callable[[], object], seconds: float) -> float:
-    """Return the time of the fastest of the calls within some seconds, and of at least LEAST_CALLS."""
+    """Return the fastest time of at least LEAST_CALLS calls, made within some seconds."""
     times: list[float] = []
     end = time.perf_counter() + seconds
     while len(times) < LEAST_CALLS or time.perf_counter() < end:
@@ -120,22 +120,22 @@ class Reached(NamedTuple):
 
     operator: str
     limit: str  # the field of `Limits` that bounds it
-    rate: float  # what it did in a second: bytes, or products
-    fraction: float | None = None  # the rate by the limit's, if that is known; more than 1 if bytes were in a cache
+    rate: float  # bytes or products in a second
+    fraction: float | None = None  # the rate divided by the limit's, if known; more than 1 if bytes were in a cache
 
     def of(self, limits: Limits) -> "Reached":
-        """Return this with the fraction of the limit."""
+        """Return a copy with the fraction of the limit."""
         limit = getattr(limits, self.limit)
         return self._replace(fraction=self.rate / limit if limit else None)
 
 
 def measure_operators(seconds: float, nbytes: int) -> list[Reached]:
-    """Measure each operator for some seconds, on arrays of about `nbytes`; fractions are not known yet."""
+    """Measure each operator for some seconds, on arrays of about `nbytes`, without fractions."""
     return [_measure(operator, seconds, nbytes) for operator in OPERATORS.values()]
 
 
 def _measure(operator: Operator, seconds: float, nbytes: int) -> Reached:
     workload = operator.workload(nbytes)
-    out = operator.function(**workload.arguments)  # written to again and again: the system would clear fresh memory
+    out = operator.function(**workload.arguments)  # reused by all calls: the system would have to clear fresh memory
     call = partial(operator.function, **workload.arguments, out=out)
     return Reached(operator.name, workload.limit, workload.amount / fastest(call, seconds))

@@ -1,4 +1,4 @@
-"""All that ``dmlcpu info --measure`` finds, as data and as text."""
+"""The results of ``dmlcpu info --measure``, as data and as text."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ _UNITS = {"read": "GB/s", "copy": "GB/s", "multiply": "products/ns"}
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The machine's limits, what operators reach of them, and what would make them faster.
+    """The machine's limits, the fractions that operators reach, and advice.
 
     Attributes
     ----------
     conditions : Conditions
-        What was measured on.
+        The conditions of the measurement.
     limits : list of Limits
-        Those of one thread, and of all in use if they are several.
+        Those of one thread, and of all in use if there are several.
     operators : list of Reached
-        What each operator reaches, on the threads in use.
+        What each operator reaches with the threads in use.
     compiled : int
         How many kernels had to be compiled.
     compile_seconds : float
-        How long that took; nothing that was measured includes it.
+        How long that took; the measurements do not include it.
     advice : list of str
-        What applies; nothing if nothing does.
+        The advice that applies; may be empty.
     """
 
     conditions: Conditions
@@ -44,12 +44,12 @@ def measure(
 ) -> Measurement:
     """Measure limits and operators.
 
-    Where compilation is switched off, nothing is measured, and the advice says so.
+    If compilation is switched off, nothing is measured, and the advice says so.
 
     Parameters
     ----------
     before_compiling : callable, optional
-        Called once, before the first kernel is compiled that the cache does not have.
+        Called once, before the first kernel that the cache lacks is compiled.
     seconds : float, default: 0.06
         The time for each rate and for each operator.
     nbytes : int, optional
@@ -67,18 +67,18 @@ def measure(
     with watch_compilations(before_compiling) as compilations:
         counts = sorted({1, found.threads})
         before = measure_limits(*counts, seconds=seconds / 2, nbytes=nbytes)
-        own = compilations.count  # the kernels that measure, which `dmlcpu warmup` does not compile
+        own = compilations.count  # the measuring kernels, which `dmlcpu warmup` does not compile
         # Half of the memory: an operator may need a workspace.
         rates = measure_operators(seconds, nbytes // 2)
         after = measure_limits(*counts, seconds=seconds / 2, nbytes=nbytes)
-    limits = [one.best(other) for one, other in zip(before, after, strict=True)]  # neighbours may disturb either
+    limits = [one.best(other) for one, other in zip(before, after, strict=True)]  # other processes may disturb either
     reached = [each.of(limits[-1]) for each in rates]
     advice = advise(found, limits, reached, compilations.count - own)
     return Measurement(found, limits, reached, compilations.count, compilations.seconds, advice)
 
 
 def as_data(found: Measurement) -> dict[str, Any]:
-    """Return a measurement as JSON can hold it; rates are by the second."""
+    """Return a measurement in JSON types; rates are per second."""
     return {
         "conditions": found.conditions._asdict(),
         "limits": [each._asdict() for each in found.limits],
@@ -89,7 +89,7 @@ def as_data(found: Measurement) -> dict[str, Any]:
 
 
 def as_text(found: Measurement) -> str:
-    """Write a measurement for reading."""
+    """Return the text of a measurement."""
     lines = _measured(found) if found.limits else ["nothing is measured"]
     if found.compiled:
         lines += ["compiled", f"  {found.compiled} kernels in {found.compile_seconds:.1f} s"]
@@ -108,7 +108,7 @@ def _measured(found: Measurement) -> list[str]:
 
 
 def _rates(limits: list[Limits], name: str, unit: str) -> str:
-    """Write a rate of each number of threads."""
+    """Return the text of a rate for each number of threads."""
     rates = [(getattr(each, name), each.threads) for each in limits]
     texts = [f"{_rate(rate, unit)} on {threads} thread{'s'[: threads > 1]}" for rate, threads in rates if rate]
     return ", ".join(texts) or "not measured: only on x86-64 and ARM"

@@ -1,6 +1,6 @@
 """DxDispatch models: JSON files of buffers, operators and commands.
 
-The names load on first use: importing the package imports neither Numba nor NumPy.
+The names load on first use, so that importing the package imports neither Numba nor NumPy.
 """
 
 from typing import TYPE_CHECKING

@@ -13,7 +13,7 @@ from dmlcpu.models.onnx_models import OnnxDispatch, OnnxDispatchable, load_onnx_
 from dmlcpu.models.resources import Buffer
 from dmlcpu.runtime.memory import packed_strides
 
-# Dispatchables by name. None: the file has one of that name, but it is at fault.
+# Dispatchables by name. None: the file has one of that name, but it is invalid.
 Dispatchables = Mapping[str, Dispatchable | OnnxDispatchable | None]
 
 
@@ -37,7 +37,7 @@ class WriteFile(NamedTuple):
 
     resource: str
     target: Path
-    shape: tuple[int, ...] | None  # None for raw files, and for a deferred buffer's own
+    shape: tuple[int, ...] | None  # None for raw files, and for the shape of a deferred buffer
 
 
 Command = Dispatch | OnnxDispatch | Print | WriteFile
@@ -83,7 +83,7 @@ def _check_apart(dispatchable: Dispatchable, bindings: dict[str, Binding], fault
     )
     for name, other in overlaps(inputs, outputs):
         (field, tensor), (other_field, other_tensor) = tensors[name], tensors[other]
-        allowed = "memory of its own"
+        allowed = "its own memory"
         if (field.name, other_field.name) == dispatchable.desc.IN_PLACE:
             strides, its = (each.strides or packed_strides(each.sizes) for each in (tensor, other_tensor))
             if bindings[name].offset == bindings[other].offset and strides == its:
@@ -98,7 +98,7 @@ def _write_file(entry: dict[str, Any], buffer: Buffer | None, faults: Faults) ->
     if suffix not in (".npy", ".dat", ".bin"):
         faults.at("targetPath").add(shown(entry["targetPath"]), "a .npy, .dat or .bin file")
     if buffer is not None and suffix == ".npy":
-        shape = tuple(map(int, entry.get("dimensions", ()))) or None  # DxDispatch takes an empty list for none
+        shape = tuple(map(int, entry.get("dimensions", ()))) or None  # DxDispatch treats an empty list as missing
         if not buffer.deferred:
             _check_typed(buffer, faults)
             shape = shape or (buffer.count,)
@@ -119,11 +119,11 @@ def check_deferred(commands: Iterable[Command | None], buffers: Buffers, faults:
     given: set[str] = set()
     for i, command in enumerate(commands):
         if command is None:
-            return  # the command at fault may be the one that fills it
+            return  # the invalid command may be the one that fills it
         if isinstance(command, OnnxDispatch):
             given.update(command.written)
         elif isinstance(command, Print | WriteFile):
             buffer = buffers.get(command.resource)
             if buffer is not None and buffer.deferred and buffer.name not in given:
-                found = f"{buffer.name!r}, which is deferred and has nothing yet"
-                faults.at(i, "resource").add(found, "a resource that a dispatch before has written to")
+                found = f"{buffer.name!r}, which is deferred and still empty"
+                faults.at(i, "resource").add(found, "a resource that an earlier dispatch has written to")

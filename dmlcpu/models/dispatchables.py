@@ -1,4 +1,4 @@
-"""A model's dispatchables: operators, and which buffers are bound to their tensors."""
+"""A model's dispatchables: operators, and the buffers bound to their tensors."""
 
 import re
 from collections.abc import Container, Iterator, Mapping
@@ -16,10 +16,10 @@ from dmlcpu.models.faults import Faults, Path
 from dmlcpu.models.resources import Buffer
 from dmlcpu.operators.descs import operator_desc_from_dict
 
-# DirectML's rule for where in a buffer a tensor may start (DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT).
+# DirectML's alignment of a tensor's start in a buffer (DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT).
 _OFFSET_ALIGNMENT = 16
 
-# Buffers by name. None: the file has a buffer of that name, but it is at fault.
+# Buffers by name. None: the file has a buffer of that name, but it is invalid.
 Buffers = Mapping[str, Buffer | None]
 Tensors = list[tuple[Field, TensorDesc]]
 
@@ -40,7 +40,7 @@ class Dispatchable(NamedTuple):
     owned: dict[str, Binding]
 
     def tensors(self, *, owned: bool) -> Tensors:
-        """Return the tensors that are bound once, at initialization; or those that each dispatch binds."""
+        """Return the tensors that are bound once, at initialization, or those that each dispatch binds."""
         tensors = self.desc.tensors()
         return [(field, each) for field, each in tensors if bool(each.flags & TensorFlags.OWNED_BY_DML) == owned]
 
@@ -111,7 +111,7 @@ def sources(given: dict[str, Any], names: Container[str], faults: Faults) -> Ite
         elements = source if isinstance(source, list) else [source]
         if f"{tensor}[0]" in names:
             for i, element in enumerate(elements):
-                if element is not None:  # null: it is bound elsewhere
+                if element is not None:  # null: bound elsewhere
                     yield f"{tensor}[{i}]", element, faults.at(tensor, i)
         elif len(elements) == 1 and elements[0] is not None:
             yield tensor, elements[0], faults.at(tensor)
@@ -120,7 +120,7 @@ def sources(given: dict[str, Any], names: Container[str], faults: Faults) -> Ite
 
 
 def check_resources(given: dict[str, Any], buffers: Buffers, faults: Faults) -> None:
-    """Check the names of resources in the bindings of an operator that is at fault itself."""
+    """Check the names of resources in the bindings of an invalid operator."""
     for tensor, source in given.items():
         elements = source if isinstance(source, list) else [source]
         for i, element in enumerate(elements):
@@ -129,7 +129,7 @@ def check_resources(given: dict[str, Any], buffers: Buffers, faults: Faults) -> 
 
 
 def load_binding(source: Any, buffers: Buffers, faults: Faults) -> tuple[Buffer | None, int]:
-    """Return the buffer that a binding names, and the offset in it; None, with the fault noted, if there is none."""
+    """Return the buffer that a binding names, and the offset in it; None, with the error noted, if there is none."""
     details = {"name": source} if isinstance(source, str) else source
     name = details["name"]
     if name not in buffers:
@@ -146,7 +146,7 @@ def load_binding(source: Any, buffers: Buffers, faults: Faults) -> tuple[Buffer 
 
 
 def overlaps(inputs: Mapping[str, Binding], outputs: Mapping[str, Binding]) -> Iterator[tuple[str, str]]:
-    """Yield each output with every input, and output before it, that it has bytes in common with."""
+    """Yield each output with every input, and every earlier output, that shares bytes with it."""
     before = dict(inputs)
     for name, place in outputs.items():
         for other, its in before.items():
@@ -157,7 +157,7 @@ def overlaps(inputs: Mapping[str, Binding], outputs: Mapping[str, Binding]) -> I
 
 
 def check_size(binding: Binding, buffer: Buffer, tensor: str, faults: Faults) -> bool:
-    """Return whether a tensor's bytes fit in a buffer from its place on; note the fault if they do not."""
+    """Return whether a tensor's bytes fit in a buffer from its offset on; note the error if they do not."""
     if buffer.size - binding.offset >= binding.nbytes:
         return True
     after = f", from byte {binding.offset} on" if binding.offset else ""

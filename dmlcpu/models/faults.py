@@ -1,4 +1,4 @@
-"""Faults of a model file: collected while it is loaded, and raised together."""
+"""Errors in a model file: collected while it is loaded, and raised together."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from dmlcpu.common.faults import Fault, FaultsError
 
-# A place in the file: the names and list positions that lead there from the root.
+# A place in the file: the names and list positions on the path from the root.
 Path = tuple[str | int, ...]
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_$][\w$]*")
@@ -21,20 +21,19 @@ class ModelError(FaultsError):
     source : str
         The file.
     faults : list of Fault
-        Everything that is wrong, in the order of the file. `operator`, `field`, `found` and `allowed` are those of
-        the first.
+        All errors, in the order of the file. `operator`, `field`, `found` and `allowed` are those of the first one.
     """
 
     faults: list[Fault]
 
 
 class Refused(Exception):  # noqa: N818 - it is caught where the other entries are loaded
-    """What is being loaded is at fault; the faults are noted."""
+    """The entry being loaded is invalid; its errors are noted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """The faults found so far in a JSON file, and the place in it that is being checked."""
+    """The errors found so far in a JSON file, and the place in it that is being checked."""
 
     path: Path = ()
     _found: list[tuple[Path, str, str]] = field(default_factory=list)
@@ -43,31 +42,31 @@ class Faults:
         return bool(self._found)
 
     def at(self, *parts: str | int) -> "Faults":
-        """Return the same faults, for a place within this one."""
+        """Return the same collection, for a place within this one."""
         return Faults((*self.path, *parts), self._found)
 
     def add(self, found: str, allowed: str) -> None:
-        """Note a fault at the place."""
+        """Note an error at the place."""
         self._found.append((self.path, found, allowed))
 
     def refuse(self, found: str, allowed: str) -> NoReturn:
-        """Note a fault at the place, without which nothing can be loaded."""
+        """Note an error at the place and stop loading the entry."""
         self.add(found, allowed)
         raise Refused
 
     def entries(self) -> set[Path]:
-        """Return the faulty entries of the file: the first two parts of each path."""
+        """Return the invalid entries of the file: the first two parts of each path."""
         return {path[:2] for path, _, _ in self._found}
 
     def in_order_of(self, data: Any) -> list[Fault]:
-        """Return the distinct faults in the file's order."""
+        """Return the distinct errors in the file's order."""
         known: dict[int, dict[Any, int]] = {}
         ordered = sorted(dict.fromkeys(self._found), key=lambda fault: _positions(fault[0], data, known))
         return [Fault(json_path(path), found, allowed) for path, found, allowed in ordered]
 
 
 def json_path(path: Path) -> str:
-    """Write a path as a JSON path."""
+    """Return a path as a JSON path."""
     return "$" + "".join(map(_segment, path))
 
 
@@ -78,7 +77,7 @@ def _segment(part: str | int) -> str:
 
 
 def _positions(path: Path, data: Any, known: dict[int, dict[Any, int]]) -> list[int]:
-    """Return the positions of the members that lead to a place, the last for a missing one. known: those of objects."""
+    """Return the positions of the members on a path, the last for a missing one. known: those of objects."""
     positions = []
     for part in path:
         if isinstance(data, dict):

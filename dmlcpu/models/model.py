@@ -1,4 +1,4 @@
-"""Loading a DxDispatch model: the whole file is checked, and all faults are raised together, before anything runs."""
+"""Load a DxDispatch model: the whole file is checked, and all errors are raised together, before anything runs."""
 
 import contextlib
 import functools
@@ -32,7 +32,7 @@ class Model:
     buffers: dict[str, Buffer]
     dispatchables: dict[str, Dispatchable | OnnxDispatchable]
     commands: list[Command]
-    files: list[FilePath]  # that it was read from, apart from the model file
+    files: list[FilePath]  # other files that it was read from
 
 
 def load_model(path: str | PathLike[str]) -> Model:
@@ -41,7 +41,7 @@ def load_model(path: str | PathLike[str]) -> Model:
     Parameters
     ----------
     path : str or os.PathLike
-        A JSON file; comments and trailing commas are allowed. Files that it reads are looked for in its folder, then in
+        A JSON file; comments and trailing commas are allowed. Files that it reads are looked up in its folder, then in
         the current directory.
 
     Returns
@@ -52,16 +52,16 @@ def load_model(path: str | PathLike[str]) -> Model:
     Raises
     ------
     ModelError
-        If the model cannot be run. Its `faults` are all that is wrong with the file.
+        If the model cannot be run. Its `faults` are all errors in the file.
     OSError
         If the file cannot be read.
     ImportError
-        If a package is missing that an extra brings; the message says which extra.
+        If a package of an extra is missing; the message names the extra.
 
     Notes
     -----
-    The format is that of DxDispatch, Microsoft's runner of DirectML operators. Models that need HLSL, images or
-    operators that are not here are refused as a whole. Those with ONNX models need the package onnx.
+    The format is that of DxDispatch, Microsoft's tool that runs DirectML operators. Models that need HLSL, images or
+    operators that dmlcpu lacks are refused as a whole. Those with ONNX models need the package onnx.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def load_model(path: str | PathLike[str]) -> Model:
         data = parse(source.read_text("utf-8-sig"), faults)
     except UnicodeDecodeError as error:
         faults.add(f"not UTF-8 at byte {error.start}", "UTF-8 text")
-    if data is not None or not faults:  # a file that holds null has no fault yet
+    if data is not None or not faults:  # a file that holds null has no error yet
         _check_shape(data, faults)
     misshapen = faults.entries()
     model = None
@@ -101,11 +101,11 @@ def load_model(path: str | PathLike[str]) -> Model:
 
 
 def _load(data: dict[str, Any], misshapen: set[Path], folder: FilePath, faults: Faults) -> Model:
-    """Load every entry of the right shape; references to the others are still checked as far as possible."""
+    """Load every well-formed entry; references to the others are still checked as far as possible."""
     files = Files(folder)
 
     def loaded(member: str, load: Callable[[Any, Any, Faults], T]) -> dict[Any, T | None]:
-        """Load the entries of a member; None stands for those at fault."""
+        """Load the entries of a member; None stands for invalid ones."""
         found: dict[Any, T | None] = {}
         for name, entry in _entries(data[member]):
             found[name] = None
@@ -141,7 +141,7 @@ def _schema() -> Any:
 
 
 def _check_shape(data: Any, faults: Faults) -> None:
-    """Check the file against the JSON Schema; a fault's "allowed" is the schema's "description"."""
+    """Check the file against the JSON Schema; an error's "allowed" is the schema's "description"."""
     for error in extra("jsonschema").Draft202012Validator(_schema()).iter_errors(data):
         path, schema = error.absolute_path, error.schema
         if error.validator != "required":
@@ -152,7 +152,7 @@ def _check_shape(data: Any, faults: Faults) -> None:
 
 
 def _warn_of_unknown_members(data: dict[str, Any], misshapen: set[Path]) -> None:
-    """Log members that DxDispatch ignores in silence: most often a misspelt optional member."""
+    """Log members that DxDispatch ignores silently, most often misspelt optional members."""
     objects: list[tuple[Path, Any]] = [((), data)]
     for member in ("resources", "dispatchables", "commands"):
         objects += [((member, name), entry) for name, entry in _entries(data[member])]

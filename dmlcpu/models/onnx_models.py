@@ -1,4 +1,4 @@
-"""A model's dispatchables that are ONNX models, and dispatches of them."""
+"""ONNX models as dispatchables, and their dispatches."""
 
 import contextlib
 import importlib
@@ -26,11 +26,11 @@ _FREE = 1  # DxDispatch's size of an input's free dimension
 
 
 class OnnxDispatchable(NamedTuple):
-    """An ONNX model that is ready to run."""
+    """A prepared ONNX model."""
 
     name: str
     prepared: Any  # dmlcpu.interop.onnx.BackendRep
-    seconds: float  # spent on its preparation
+    seconds: float  # of its preparation
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class OnnxBinding(Binding):
     """A tensor in a buffer."""
 
     dtype: np.dtype[Any]
-    shape: tuple[int, ...] | None  # None: the buffer is deferred, and becomes the model's result
+    shape: tuple[int, ...] | None  # None: the buffer is deferred and becomes the model's result
 
     def view(self, memory: Array) -> Array:
         """Return the tensor's elements in a buffer's memory; bool as bytes."""
@@ -54,7 +54,7 @@ class OnnxDispatch(NamedTuple):
     prepared: Any  # dmlcpu.interop.onnx.BackendRep
     inputs: dict[str, OnnxBinding]
     outputs: dict[str, OnnxBinding]
-    zeros: dict[str, Tensor]  # inputs that are not bound
+    zeros: dict[str, Tensor]  # unbound inputs
 
     @property
     def written(self) -> list[str]:
@@ -71,7 +71,7 @@ class OnnxDispatch(NamedTuple):
             results = dict(zip(self.prepared.outputs, self.prepared.run(inputs), strict=True))
         except MemoryError:
             raise
-        except Exception as error:  # ONNX Runtime's errors have no class in common
+        except Exception as error:  # ONNX Runtime's errors have no common class
             reason = ", ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", ())])
             raise ValueError(f"'{self.dispatchable}' failed: {reason}") from error
         results = {name: np.asarray(results[name]) for name in self.outputs}
@@ -107,7 +107,7 @@ def load_onnx_dispatchable(name: str, entry: dict[str, Any], files: Files, fault
         prepared = ours.prepare(proto)
     except MemoryError:
         raise
-    except Exception as error:  # Protobuf and ONNX's tools raise nearly anything
+    except Exception as error:  # Protobuf and ONNX's tools raise errors of many classes
         reason = f"{error.field} is {error.found}" if isinstance(error, DmlError) else " ".join(str(error).split())
         allowed = "an ONNX model of known operators"
         faults.at("sourcePath").refuse(f"{source!r}, which cannot be run: {reason}", allowed)
@@ -115,7 +115,7 @@ def load_onnx_dispatchable(name: str, entry: dict[str, Any], files: Files, fault
 
 
 def _places_outside(message: Any) -> set[str]:
-    """Return the files, relative to the model's, that tensors in a message of an ONNX model have their elements in."""
+    """Return the files, relative to the model's, that hold elements of tensors in a message of an ONNX model."""
     places: set[str] = set()
     for field, value in message.ListFields():
         if field.name == "external_data":
@@ -126,7 +126,7 @@ def _places_outside(message: Any) -> set[str]:
 
 
 def _fix_sizes(proto: Any, entry: dict[str, Any], path: tuple[str | int, ...]) -> None:
-    """Set free dimensions of inputs and outputs to the file's sizes, by name or by denotation."""
+    """Set free dimensions of inputs and outputs to the file's sizes, by name or denotation."""
     values = [*proto.graph.input, *proto.graph.output]
     dimensions = [each for value in values for each in value.type.tensor_type.shape.dim]
     overrides = {"freeDimensionNameOverrides": "dim_param", "freeDimensionDenotationOverrides": "denotation"}
@@ -142,11 +142,11 @@ def _fix_sizes(proto: Any, entry: dict[str, Any], path: tuple[str | int, ...]) -
 def load_onnx_dispatch(
     dispatchable: OnnxDispatchable, given: dict[str, Any], buffers: Buffers, faults: Faults
 ) -> OnnxDispatch:
-    """Return a dispatch with its bindings, or refuse those that are missing, unknown or do not fit."""
+    """Return a dispatch with its bindings, or refuse bindings that are missing, unknown or do not fit."""
     prepared = dispatchable.prepared
     tensors = {**prepared.outputs, **prepared.inputs}
     places: dict[str, OnnxBinding] = {}
-    for name, source, here in sources(given, (), faults):  # an ONNX model has no arrays of tensors
+    for name, source, here in sources(given, (), faults):  # ONNX models have no arrays of tensors
         buffer, offset = load_binding(source, buffers, here)
         if name not in tensors:
             here.add("unknown", f"the tensors {listed(tensors)}")
@@ -158,17 +158,17 @@ def load_onnx_dispatch(
                 places[name] = _place(name, tensors[name], shape, buffer, offset, here)
     inputs = {name: place for name, place in places.items() if name in prepared.inputs}
     outputs = {name: place for name, place in places.items() if name not in prepared.inputs}
-    zeros: dict[str, Tensor] = {}  # DxDispatch leaves the values of inputs that are not bound open
+    zeros: dict[str, Tensor] = {}  # DxDispatch does not define the values of unbound inputs
     for name in [each for each in prepared.inputs if each not in given and each not in prepared.defaults]:
         tensor = prepared.inputs[name]
         known = None if _data_type(tensor) is None else _known(tensor, _FREE)
         if known is None:
             faults.at(name).add("missing", "the name of a resource")
         else:
-            _log.warning("%s is missing; zeros are taken", json_path((*faults.path, name)))
+            _log.warning("%s is missing; zeros are used", json_path((*faults.path, name)))
             zeros[name] = Tensor(known, tensor.dtype)
     for name, other in overlaps(inputs, outputs):
-        faults.at(name).add(f"{outputs[name].resource!r}, which overlaps {other}", "memory of its own")
+        faults.at(name).add(f"{outputs[name].resource!r}, which overlaps {other}", "its own memory")
     if len(places) < len(given):
         raise Refused
     return OnnxDispatch(dispatchable.name, prepared, inputs, outputs, zeros)
@@ -182,7 +182,7 @@ def _data_type(tensor: Any) -> TensorDataType | None:
 
 
 def _shape_of(name: str, source: Any, buffer: Buffer, model: OnnxDispatchable, faults: Faults) -> tuple[int, ...]:
-    """Return the shape that a tensor is bound with: the binding's, or the model's; of a deferred one it is open."""
+    """Return the shape of a bound tensor: the binding's or the model's; None if it is deferred."""
     is_input = name in model.prepared.inputs
     tensor = (model.prepared.inputs if is_input else model.prepared.outputs)[name]
     details = source if isinstance(source, dict) else {}
@@ -193,7 +193,7 @@ def _shape_of(name: str, source: Any, buffer: Buffer, model: OnnxDispatchable, f
             if details.get(field):
                 faults.at(field).refuse(str(details[field]), f"nothing: {buffer.name!r} is deferred")
         return ()
-    if chosen := details.get("shape"):  # DxDispatch takes an empty list for none
+    if chosen := details.get("shape"):  # DxDispatch treats an empty list as missing
         if not tensor.fits(chosen):
             faults.at("shape").refuse(str(chosen), f"{tensor} ({name} of {model.name!r})")
         return tuple(map(int, chosen))
@@ -213,10 +213,10 @@ def _known(tensor: Any, free: int | None) -> tuple[int, ...] | None:
 
 
 def _place(name: str, tensor: Any, shape: tuple[int, ...], buffer: Buffer, offset: int, faults: Faults) -> OnnxBinding:
-    """Return a tensor's place in a buffer, or refuse a type or a size that does not fit."""
+    """Return a tensor's region of a buffer, or refuse a type or a size that does not fit."""
     dtype, data_type, mine = tensor.dtype, _data_type(tensor), buffer.data_type
     assert data_type is not None
-    # Integers of one size may stand for each other, and bytes of several types for any.
+    # Integers of one size are interchangeable, and bytes of several types fit any type.
     are_integers = mine.bits == data_type.bits and mine.dtype.kind in "iu" and data_type.dtype.kind in "iu"
     if mine not in (data_type, TensorDataType.UNKNOWN) and not are_integers:
         of = "" if dtype != np.bool_ else ", for bool"

@@ -1,4 +1,4 @@
-"""A DxDispatch model as a job's operation: files in place of resources' initial values, resources as results."""
+"""A DxDispatch model as a job's operation: files replace resources' initial values; results are resources."""
 
 import dataclasses
 import math
@@ -25,8 +25,9 @@ from dmlcpu.operators.table import OPERATORS
 class ModelOperation:
     """A DxDispatch model.
 
-    Its arguments are its resources; a resource without an argument has the model's initial values. Its results are the
-    resources that its commands write to files, in the commands' shapes; without such commands, the dispatches' outputs.
+    Its arguments are its resources; a resource without an argument keeps the model's initial values. Its results are
+    the resources that its commands write to files, in the commands' shapes, or without such commands the dispatches'
+    outputs.
     """
 
     first: str | None = None
@@ -36,7 +37,7 @@ class ModelOperation:
 
     @staticmethod
     def version() -> str:
-        """Return the version of models, and of all operators, as a model may contain each of them."""
+        """Return the version of models and of all operators, as a model may contain any of them."""
         return ", ".join(["model 1", *(f"{name} {row.version}" for name, row in OPERATORS.items())])
 
     def __init__(self, path: Path) -> None:
@@ -52,7 +53,7 @@ class ModelOperation:
         self.results = tuple(self._shapes)
 
     def estimate(self, arguments: Mapping[str, Any]) -> Estimate:
-        """Return its results and its memory; refuse arrays that do not fit. Dispatchables stand for kernels."""
+        """Return its results and its memory; refuse arrays that do not fit. The kernel is the list of dispatchables."""
         for name, value in arguments.items():
             self._check(name, self._model.buffers[name], value)
         buffers = sum(buffer.size for buffer in self._model.buffers.values())
@@ -90,5 +91,5 @@ class ModelOperation:
     def run_in_blocks(
         self, arguments: Mapping[str, Any], sinks: Mapping[str, Sink], memory: int, stopping: Callable[[], bool]
     ) -> None:
-        """Refuse: a model's resources are in memory."""
+        """Raise an error: a model's resources are in memory."""
         raise AssertionError("a model takes its memory in one piece")

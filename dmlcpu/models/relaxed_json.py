@@ -8,15 +8,15 @@ from typing import Any
 from dmlcpu.common.imports import extra
 from dmlcpu.models.faults import Faults
 
-# The groups are kept: strings, so that nothing inside one is taken for a comment or a comma, and a comment that does
-# not end. Both match without an end too: to search from every start of one would take quadratic time.
+# The groups are kept: strings, so that their content is not read as comments or commas, and comments without an end.
+# Both also match without an end: a search from every start would take quadratic time.
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:[^"\\]|\\.)*"?|/\*.*)', re.DOTALL)
 _TRAILING_COMMA = re.compile(r',(?=\s*[\]}])|("(?:[^"\\]|\\.)*"?)', re.DOTALL)
 _JSON5_ERROR = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)
 
 
 def parse(text: str, faults: Faults) -> Any:
-    """Return the value `text` holds; None, with the faults noted, if it is not well formed."""
+    """Return the value of `text`; None, with the errors noted, if it is not well formed."""
     if not text.strip():
         faults.add("an empty file", "a DxDispatch model")
         return None
@@ -35,7 +35,7 @@ def parse(text: str, faults: Faults) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    """Parse text; objects become tuples of pairs. json5 locates faults, but takes hundreds of times as long."""
+    """Parse text; objects become tuples of pairs. json5 locates errors, but takes hundreds of times as long."""
     with contextlib.suppress(json.JSONDecodeError):
         return json.loads(text, object_pairs_hook=tuple)
     plain = text
@@ -47,7 +47,7 @@ def _parsed(text: str) -> Any:
 
 
 def _as_data(value: Any, faults: Faults) -> Any:
-    """Turn pairs into dictionaries; note each name that an object has more than once."""
+    """Convert pairs to dictionaries; note each name that an object has more than once."""
     if isinstance(value, list):
         return [
             _as_data(each, faults.at(i)) if isinstance(each, list | tuple) else each for i, each in enumerate(value)

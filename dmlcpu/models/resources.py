@@ -1,4 +1,4 @@
-"""A model's resources: buffers of bytes and the values they start with."""
+"""A model's resources: buffers of bytes and their initial values."""
 
 import contextlib
 import functools
@@ -22,16 +22,16 @@ DATA_TYPES = {member.name: member for member in TensorDataType if member.bits >=
 _TYPES = (TensorDataType.UNKNOWN, *DATA_TYPES.values())
 _TYPE_NAMED = {name: member for member in _TYPES for name in (member.name, full_name(member))}
 _NOT_FINITE = ("nan", "inf", "-inf")
-# Halfway between the largest number and the next power of two: conversion gives infinity from here on.
+# Halfway between the largest number and the next power of two: from here on, conversion returns infinity.
 _OVERFLOW = {2: 65520, 4: 2**128 - 2**103, 8: 2**1024 - 2**970}
-_MOST_FAULTS = 10  # that one list of values has: a million wrong values are one mistake
+_MOST_FAULTS = 10  # errors reported for one list of values: a million wrong values are one mistake
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffer:
-    """A buffer of bytes: its size, and the values that it starts with.
+    """A buffer of bytes: its size and its initial values.
 
-    `data_type` is that of the initial values, UNKNOWN where each has its own. It says how the buffer is printed and
+    `data_type` is that of the initial values, UNKNOWN where each has its own. It decides how the buffer is printed and
     written to .npy files; tensors of any type may be bound to it.
 
     Constants and sequences take memory only when they are allocated: `initial` repeats one element. With a `delta`,
@@ -46,7 +46,7 @@ class Buffer:
     deferred: bool = False  # an ONNX model's result, of any size, replaces it
 
     def allocate(self) -> Array:
-        """Allocate memory, as bytes, with the initial values and zeros after them."""
+        """Allocate memory, as bytes, with the initial values followed by zeros."""
         memory = aligned_empty(self.size, np.uint8)
         end = self.initial.nbytes
         values = memory[:end].view(self.initial.dtype)
@@ -61,17 +61,17 @@ class Buffer:
 
     @property
     def size(self) -> int:
-        """The size in bytes: DirectML wants multiples of 4."""
+        """The size in bytes: DirectML requires multiples of 4."""
         return -(-self.nbytes // 4) * 4
 
     @property
     def count(self) -> int:
-        """How many elements a .npy file of the whole buffer has: the padding to 4 bytes holds none."""
+        """The number of elements in a .npy file of the whole buffer, without the padding to 4 bytes."""
         return self.nbytes // self.initial.itemsize
 
 
 class Files:
-    """The files that a model names, relative to its folder or to the current one; `found` collects them."""
+    """The files that a model names, relative to its folder or the current one; `found` collects them."""
 
     def __init__(self, folder: FilePath) -> None:
         self._folder = folder
@@ -111,7 +111,7 @@ def load_buffer(name: str, entry: dict[str, Any], files: Files, faults: Faults) 
 
 
 def _repeated(values: dict[str, Any], data_type: TensorDataType, faults: Faults) -> tuple[Array, Array | None]:
-    """Return a constant, or the first value of a sequence, as often as it is repeated; and the sequence's delta."""
+    """Return a constant, or the first value of a sequence, repeated; and the sequence's delta."""
     names = ("value",) if "value" in values else ("valueStart", "valueDelta")
     given, count = [values[name] for name in names], int(values["valueCount"])
     array = _converted(given, names, data_type, faults)
@@ -125,7 +125,7 @@ def _repeated(values: dict[str, Any], data_type: TensorDataType, faults: Faults)
 
 
 def _mixed(entry: dict[str, Any], faults: Faults) -> Array:
-    """Return values that have a type each, as bytes."""
+    """Return values, each with its own type, as bytes."""
     values = entry["initialValues"]
     if not isinstance(values, list) or not any(isinstance(value, dict) for value in values):
         found = shown(entry["initialValuesDataType"]) if "initialValuesDataType" in entry else "missing"
@@ -146,7 +146,7 @@ def _mixed(entry: dict[str, Any], faults: Faults) -> Array:
 
 
 def _converted(values: Sequence[Any], names: Sequence[str | int], data_type: TensorDataType, faults: Faults) -> Array:
-    """Return values as an array, or refuse those that do not fit the type, by their names."""
+    """Return values as an array, or refuse those that do not fit the type, by name."""
     if not values:
         faults.refuse("an empty list", "at least one value")
     fits, allowed = _range_of(data_type)
@@ -162,7 +162,7 @@ def _converted(values: Sequence[Any], names: Sequence[str | int], data_type: Ten
 
 @functools.cache
 def _range_of(data_type: TensorDataType) -> tuple[Callable[[Any], bool], str]:
-    """Return a test of whether a JSON value can be an element of a type, and the values that can, in words."""
+    """Return a test of whether a JSON value can be an element of a type, and a text about the valid values."""
     if data_type.dtype.kind == "f":
         overflow = _OVERFLOW[data_type.dtype.itemsize]
 

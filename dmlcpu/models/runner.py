@@ -1,8 +1,9 @@
-"""Running a loaded model: buffers, initialization, then the commands in order."""
+"""Run a loaded model: buffers, initialization, then the commands in order."""
 
 import contextlib
 import functools
 import math
+import pathlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.directml.compiled import CompiledOperator, compile_operator
 from dmlcpu.directml.enums import TensorDataType
+from dmlcpu.files.writable import folder_error
 from dmlcpu.models.commands import Command, Dispatch, Print, WriteFile
 from dmlcpu.models.dispatchables import Binding, Dispatchable, Tensors
 from dmlcpu.models.faults import Path, json_path
@@ -24,14 +26,14 @@ Emit = Callable[[str], None]
 
 
 class RunError(RuntimeError):
-    """A model failed while it ran; the commands before the failure have been carried out.
+    """A model failed while it ran; the commands before the failure have run.
 
     Parameters
     ----------
     path : str
         The JSON path of the command, or of the dispatchable or resource that was being set up.
     reason : str
-        What went wrong. The exception itself is the cause.
+        The reason. The original exception is the cause.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -45,20 +47,20 @@ class RunError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How often each dispatch runs, and which of its times are printed: DxDispatch's timing options.
+    """DxDispatch's timing options: how often each dispatch runs, and which times are printed.
 
     Parameters
     ----------
     iterations : int, default 1
-        How many samples are taken; each is one measured run of the operator.
+        The number of samples; each is one measured run of the operator.
     repeat : int, default 1
-        How many times a sample runs the operator; its time is divided by that.
+        How often a sample runs the operator; the time is divided by this number.
     milliseconds : float, optional
-        Take samples until this time has passed instead, at least one.
+        Take samples until this time has passed, at least one, instead of `iterations`.
     warmup_samples : int, default 1
-        How many of the first samples are cold, and left out of the median. At least one sample is always hot.
+        How many of the first samples are cold and left out of the median. At least one sample is always hot.
     verbosity : {0, 1, 2}
-        0: one line a dispatch. 1: the times of initialization, of cold and of hot samples. 2: every sample as well.
+        0: one line a dispatch. 1: also the times of initialization, cold and hot samples. 2: also every sample.
     """
 
     iterations: int = 1
@@ -69,12 +71,12 @@ class Timing:
 
 
 def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print) -> dict[str, Array]:
-    """Run a model: allocate its buffers, initialize its operators, carry out its commands.
+    """Run a model: allocate its buffers, initialize its operators, run its commands.
 
     Parameters
     ----------
     model : Model
-        What `load_model` returned. It is not changed: each run starts from the initial values.
+        The result of `load_model`. It does not change: each run starts from the initial values.
     timing : Timing, optional
         How often each dispatch runs. By default once.
     emit : callable, default print
@@ -83,18 +85,18 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
     Returns
     -------
     dict of str to ndarray
-        The buffers after the last command, flat, each of its initial values' type and length (uint8, whole, where the
-        type is UNKNOWN). Of a deferred buffer, the last result written to it.
+        The buffers after the last command, flat, each with the type and length of its initial values (uint8, whole, if
+        the type is UNKNOWN). A deferred buffer is the last result written to it.
 
     Raises
     ------
     RunError
-        If there is not enough memory for a resource, or a command fails: an index out of range, a file that cannot be
-        written. Files written before it remain.
+        If there is not enough memory for a resource, or a command fails, for example at an index out of range. Files
+        written before it remain. If the folder of a file cannot be written to, nothing runs.
 
     Notes
     -----
-    Effects last, as in DxDispatch: a dispatch reads what the ones before it have written.
+    As in DxDispatch, a dispatch reads what earlier ones have written.
 
     Examples
     --------
@@ -116,6 +118,11 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
     >>> buffers["A"]
     array([1. , 3.5, 6. , 8.5], dtype=float32)
     """
+    for i, command in enumerate(model.commands):
+        if isinstance(command, WriteFile) and (reason := _target_error(command.target.absolute())):
+            raise RunError(
+                json_path(("commands", i, "targetPath")), f"{str(command.target)!r} cannot be written: {reason}"
+            )
     runner = _Runner(model, timing or Timing(), emit)
     for name, buffer in model.buffers.items():
         with _failures_at(("resources", name)):
@@ -129,11 +136,16 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
     return {name: runner.values(name) for name in model.buffers}
 
 
+def _target_error(target: pathlib.Path) -> str | None:
+    """Return why a file cannot be written; None if it can."""
+    return "it is a folder" if target.is_dir() else folder_error(str(target.parent))
+
+
 @contextlib.contextmanager
 def _failures_at(path: Path) -> Iterator[None]:
     try:
         yield
-    except BrokenPipeError:  # the output's reader closed it: the command did not fail
+    except BrokenPipeError:  # the reader closed the output: the command did not fail
         raise
     except (ValueError, OSError) as error:
         raise RunError(json_path(path), str(error)) from error
@@ -143,7 +155,7 @@ def _failures_at(path: Path) -> Iterator[None]:
 
 @dataclass(slots=True)
 class _Runner:
-    """A run under way: the memory of the buffers, and the initialized operators."""
+    """A run in progress: the memory of the buffers, and the initialized operators."""
 
     model: Model
     timing: Timing
@@ -153,7 +165,7 @@ class _Runner:
 
     def initialize(self, name: str, dispatchable: Dispatchable | OnnxDispatchable) -> None:
         if isinstance(dispatchable, OnnxDispatchable):
-            seconds = dispatchable.seconds  # it was prepared to be checked
+            seconds = dispatchable.seconds  # the check prepared it
         else:
             start = time.perf_counter()
             operator = compile_operator(dispatchable.desc)
@@ -175,14 +187,14 @@ class _Runner:
             self._write_file(command)
 
     def values(self, name: str) -> Array:
-        """Return a buffer's present values, in the extent of its initial ones."""
+        """Return a buffer's current values, as many as its initial ones."""
         buffer, memory = self.model.buffers[name], self.memory[name].reshape(-1)
         if buffer.deferred or buffer.data_type is TensorDataType.UNKNOWN:
             return memory
         return memory[: buffer.initial.nbytes].view(buffer.initial.dtype)
 
     def _bound(self, tensors: Tensors, bindings: dict[str, Binding]) -> dict[str, Array]:
-        """Return tensors as views of the memory they are bound to, by the operator's names for them."""
+        """Return tensors as views of the memory that they are bound to, by the operator's names."""
         bound = ((member.name, tensor, bindings[member.dml_name]) for member, tensor in tensors)
         return {name: tensor.view(self.memory[each.resource][each.offset :]) for name, tensor, each in bound}
 
@@ -212,7 +224,7 @@ class _Runner:
 
 
 def _measure(call: Callable[[], object], timing: Timing) -> list[float]:
-    """Run the call as often as asked; return the samples in milliseconds."""
+    """Run the call as often as requested; return the samples in milliseconds."""
     samples: list[float] = []
     begin = time.perf_counter()
     done = False

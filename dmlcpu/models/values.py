@@ -1,4 +1,4 @@
-"""Buffers' contents as text and as files."""
+"""The contents of buffers as text and as files."""
 
 import os
 from pathlib import Path
@@ -13,12 +13,12 @@ from dmlcpu.files.targets import resolved
 
 
 def flat(values: Array) -> str:
-    """Write values in one line."""
+    """Return values as one line."""
     return ", ".join(_texts(values))
 
 
 def lines(values: Array) -> str:
-    """Write each value in a line of its own, with its position and its bits."""
+    """Return one line for each value, with its position and its bits."""
     width = len(str(values.size))
     words = values.view(f"u{values.itemsize}").tolist()
     digits = values.itemsize * 2
@@ -33,7 +33,7 @@ def _texts(values: Array) -> list[str]:
 
 
 def read(path: Path) -> Array:
-    """Read a .npy file, or any other as bytes."""
+    """Read a .npy file, or any other file as bytes."""
     if not is_npy(path):
         with open_file(path) as file:
             return np.frombuffer(file.readall(), np.uint8)
@@ -42,7 +42,7 @@ def read(path: Path) -> Array:
 
 
 def write(target: Path, array: Array) -> None:
-    """Write a .npy file, or bytes to any other; it appears when it is complete."""
+    """Write a .npy file, or bytes to any other file; the file appears when it is complete."""
     tensor, token = Tensor(array.shape, array.dtype), os.urandom(6).hex()
     try:
         if is_npy(target):
@@ -55,5 +55,5 @@ def write(target: Path, array: Array) -> None:
 
 
 def is_npy(path: Path) -> bool:
-    """Return whether a file is NumPy's, by its name."""
+    """Return whether the name is that of a .npy file."""
     return path.suffix.lower() == ".npy"

@@ -15,35 +15,35 @@ from dmlcpu.runtime.threads import plan_for_now
 
 
 def bind(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundOperator:
-    """Bind an operator's function to its arguments, for calls that repeat on the same memory.
+    """Bind an operator's function to its arguments, for repeated calls on the same memory.
 
-    All checks, views and plans are made once. Each call of the result runs the kernel on the values that the arrays
-    have at that time.
+    All checks, views and plans are made once. Each call of the result runs the kernel on the current values of the
+    arrays.
 
     Parameters
     ----------
     function : function
-        The function of an operator: ``dmlcpu.top_k``, for instance.
+        The function of an operator, for instance ``dmlcpu.top_k``.
     *args, **kwargs
         Its arguments. Arrays are bound: their memory is read at each call. Numbers, lists, options and packed matrices
-        are constants. With `out`, calls write to these arrays; otherwise new ones are allocated once.
+        are constants. With `out`, calls write to its arrays; otherwise new ones are allocated once.
 
     Returns
     -------
     BoundOperator
-        To be called without arguments. It returns the same arrays each time.
+        Call it without arguments. It returns the same arrays each time.
 
     Raises
     ------
     DmlError
-        If an argument does not fit, as when the function is called.
+        If an argument is not valid, as for a call of the function.
     TypeError
-        If `function` is not the function of an operator, or an argument is of the wrong Python kind.
+        If `function` is not the function of an operator, or an argument has the wrong Python type.
 
     Notes
     -----
-    An array that the kernels cannot read as it is (of another byte order, a scale of float64) is converted at each
-    call, which takes as long as the function does. An object that NumPy cannot view without a copy is a constant.
+    An array that the kernels cannot read directly (another byte order, a float64 scale) is converted at each call,
+    which takes as long as the function. An object that NumPy cannot view without a copy is a constant.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def bind(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundOpe
     outputs = calls.allocate(plan_for_now(calls.prepare, key), arrays, out)
     own = _own_views(outputs)
     given = [value for value in arguments.values() if isinstance(value, np.ndarray)]
-    # Each call is whole if it has to look at an array that is no operand, or that is converted before it is one.
+    # Each call makes all checks if it has to read an array that is no operand, or that is first converted to one.
     is_prepared = are_used(given, arrays) and _is_hashable(key)
     all_own = own if isinstance(own, tuple) else (own,)
     return BoundOperator(

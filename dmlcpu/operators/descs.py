@@ -1,4 +1,4 @@
-"""Descs of all operators by their types, and DirectML's names: the table says which class a type has."""
+"""Descs of all operators by type, and DirectML's names."""
 
 from typing import Any
 
@@ -10,28 +10,29 @@ from dmlcpu.operators.table import OPERATORS
 
 
 def operator_desc_from_dict(d: dict[str, Any]) -> OperatorDesc:
-    """Make an operator desc of its dictionary in a DxDispatch model.
+    """Make an operator desc from its dictionary in a DxDispatch model.
 
     Parameters
     ----------
     d : dict
         ``{"type": "DML_OPERATOR_TOP_K1", "desc": {...}}``, the desc's fields in DirectML's spelling. Prefixes of
-        enumerated values may be left out (``TOP_K1``, ``FLOAT32``), and so may optional tensors and all of a tensor's
-        fields but DataType and Sizes. A tensor may be wrapped as ``{"Type": "DML_TENSOR_TYPE_BUFFER", "Desc": {...}}``.
-        The members "bindings" and "dmlCompileType" of a dispatchable are ignored.
+        enumerated values may be omitted (``TOP_K1``, ``FLOAT32``), and so may optional tensors and all of a tensor's
+        fields except DataType and Sizes. A tensor may be wrapped as ``{"Type": "DML_TENSOR_TYPE_BUFFER", "Desc":
+        {...}}``. The members "bindings" and "dmlCompileType" of a dispatchable are ignored.
 
     Returns
     -------
     operator desc
-        Of the class of its type, ``TopK1OperatorDesc`` for instance; equal to the desc whose `to_dict` gave `d`.
+        An instance of its type's class, for instance ``TopK1OperatorDesc``; equal to the desc whose `to_dict` returned
+        `d`.
 
     Raises
     ------
     InvalidDescriptorError
-        If a field is missing, unknown, of the wrong kind or in contradiction to others. Its `field` is the path below
-        "desc", ``InputTensor.Sizes[2]`` for instance.
+        If a field is missing, unknown, of the wrong kind or contradicts others. The error's `field` is the path below
+        "desc", for instance ``InputTensor.Sizes[2]``.
     UnsupportedError
-        If there is no such operator here.
+        If dmlcpu does not have the operator.
     TypeError
         If `d` is not a dictionary.
 
@@ -71,7 +72,7 @@ def _class_of(name: Any) -> type[OperatorDesc]:
 
 
 def spelled_here(name: str) -> str | None:
-    """Return what a structure, enumeration or constant of DirectML is called here; None if there is none."""
+    """Return the Python name of a DirectML structure, enumeration or constant; None if there is none."""
     descs = [pair for operator in OPERATORS.values() for pair in operator.descs.items()]
     classes = [*(cls for _, cls in descs), "TensorDesc", *(kind.__name__ for kind in PREFIXES)]
     letters = name.removeprefix("DML_").removeprefix("BUFFER_").replace("_", "").lower()

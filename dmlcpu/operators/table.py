@@ -93,10 +93,10 @@ class Example(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """A call of middle size, and what it takes of the rate of the machine that bounds its speed.
+    """A medium-sized call, and its amount of the work that limits its speed.
 
-    That is "read" or "copy", and the amount is the bytes that must be moved if each is moved once; or "multiply", and
-    the amount is the products of bytes.
+    The limit is "read" or "copy", with the bytes that must be moved if each is moved once; or "multiply", with the
+    number of products of bytes.
     """
 
     arguments: dict[str, Any]
@@ -106,10 +106,10 @@ class Workload(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator: what it is called, and where its parts are.
+    """An operator: its name and its parts.
 
-    The version is raised when a valid call gives other bits than before, or when results get other names. Results that
-    an earlier version stored must then be computed again.
+    Increment the version if a valid call returns other bits than before, or if results get other names. Then results
+    that an earlier version stored are computed again.
     """
 
     name: str  # of its folder, its function, the reference, its page and its kernels
@@ -117,7 +117,7 @@ class Operator:
     descs: Mapping[OperatorType, str]
     types: tuple[str, ...]  # that kernels are compiled for
     results: tuple[str, ...] = ("y",)  # their names
-    result: str | None = None  # the class of the function's result, beside it, if that is not one array
+    result: str | None = None  # the class of the function's result, in its module, unless that is one array
     version: int = 1  # of the semantics
     family: str = ""  # the folder whose blocks.py serves several operators
 

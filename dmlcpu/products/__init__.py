@@ -1,1 +1,1 @@
-"""Products of bytes: what the operators of that family share."""
+"""Shared by the operators that multiply matrices of bytes."""

@@ -1,4 +1,4 @@
-"""Checks of the arguments of products of bytes: scales and zero points, and how shapes fit together."""
+"""Checks of the arguments of products of bytes: scales, zero points, and matching shapes."""
 
 import functools
 import math
@@ -17,16 +17,16 @@ from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, frombuffer, spans_meet
 
 ResultType = Callable[[str, Any, Any, np.dtype[Any]], np.dtype[Any]]
 
-ABSENT: Final = object()  # for a scale that an operator does not have
-PARAMETERS = ("a_scale", "a_zero_point", "b_scale", "b_zero_point", "y_scale", "y_zero_point")  # as kernels have them
-SCALES = (0, 2, 4)  # their places
+ABSENT: Final = object()  # for a scale that an operator lacks
+PARAMETERS = ("a_scale", "a_zero_point", "b_scale", "b_zero_point", "y_scale", "y_zero_point")  # in the kernels' order
+SCALES = (0, 2, 4)  # their positions
 OPERANDS = ("a", *PARAMETERS[:2], "b", *PARAMETERS[2:])  # in the functions' order
 DYNAMIC = "dynamic_quantize_matmul"
 FLOAT, BYTE = np.dtype(np.float32), np.dtype(np.uint8)
-_WORDS = (FLOAT, BYTE) * 3  # what kernels see parameters as
+_WORDS = (FLOAT, BYTE) * 3  # the types in which kernels read parameters
 _ZEROS = (np.zeros(1, BYTE),) * len(PARAMETERS)
 _NO_SHAPES: tuple[Shape | None, ...] = (None,) * len(PARAMETERS)
-_CONSTANTS = NUMBER_TYPES | {type(None), type(ABSENT)}  # ABSENT is the one object of its type that is ever given
+_CONSTANTS = NUMBER_TYPES | {type(None), type(ABSENT)}  # ABSENT is the only object of its type that is ever passed
 _BYTE_DTYPES = {np.dtype(name).num: np.dtype(name) for name in BYTE_TYPES}
 _BIAS = ("float32", "float16")
 
@@ -55,28 +55,29 @@ def parameters_of(
 ) -> Parameters:
     """Return scales and zero points, flat, their shapes, and the type of the result. Refuse types of a and b.
 
-    The shape of a number, or of what is absent, is None. Numbers are checked here, the shapes of arrays by `check`, and
-    their values when the product runs. What `out` shares memory with is copied. asked: out_dtype and out.
+    The shape of a number or of a missing parameter is None. Numbers are checked here, the shapes of arrays by `check`,
+    and their values when the product runs. Parameters that share memory with `out` are copied. asked: out_dtype and
+    out.
     """
     out_dtype, out = asked
-    # Most calls repeat the numbers of earlier ones. Of arrays, most calls have one for b's scale or a's zero point: to
-    # find that here takes a tenth of the time of an exception.
+    # Most calls repeat the numbers of earlier ones. Most calls with arrays have one for b's scale or a's zero point:
+    # this check takes a tenth of the time of an exception.
     if not (type(parameters[2]) is NDARRAY or type(parameters[1]) is NDARRAY):
         try:
             return _of_numbers(operator, result_type, a_type, b_type, out_dtype, *parameters)
-        except (TypeError, ValueError):  # another array, a scale of 0, what is refused, or cannot be hashed
+        except (TypeError, ValueError):  # another array, a scale of 0, an invalid value, or one that cannot be hashed
             pass
     return _looked_at(operator, result_type, a_type, b_type, out_dtype, out, parameters)
 
 
-# typed: a look-up separates True and 1.0 from 1.
+# typed: the cache separates True and 1.0 from 1.
 @functools.lru_cache(maxsize=1024, typed=True)
 def _of_numbers(
     operator: str, result_type: ResultType, a_type: Any, b_type: Any, out_dtype: Any, *parameters: Any
 ) -> Parameters:
-    """Return what `parameters_of` does, if all of them are numbers or absent; else raise TypeError."""
+    """Return what `parameters_of` does if all parameters are numbers or missing; else raise TypeError."""
     if not _CONSTANTS.issuperset(map(type, parameters)) or any(parameters[place] == 0 for place in SCALES):
-        raise TypeError("not a number, or -0.0, which a look-up takes for 0.0")
+        raise TypeError("not a number, or -0.0, which the cache confuses with 0.0")
     return _looked_at(operator, result_type, a_type, b_type, out_dtype, None, parameters)
 
 
@@ -89,7 +90,7 @@ def _looked_at(
     out: Any,
     parameters: tuple[Any, ...],
 ) -> Parameters:
-    """Return what `parameters_of` does, by a look at each parameter."""
+    """Return what `parameters_of` does, checking each parameter."""
     if not (a_type.num in _BYTE_DTYPES and b_type.num in _BYTE_DTYPES):
         check_type(operator, "a", a_type, BYTE_TYPES)
         check_type(operator, "b", b_type, BYTE_TYPES)
@@ -129,13 +130,13 @@ def _number(operator: str, place: int, value: Any, dtype: np.dtype[Any], positiv
 
 
 def apart(out: Any, numbers: Sequence[Array]) -> tuple[Array, ...]:
-    """Return numbers that the output, or a tuple of them, does not change."""
+    """Return numbers that do not change when the output, or a tuple of outputs, is written."""
     outputs = [each for each in (out if isinstance(out, tuple) else (out,)) if isinstance(each, np.ndarray)]
     return tuple([each.copy() if any(spans_meet(own, each) for own in outputs) else each for each in numbers])
 
 
 def converted(operator: str, place: int, value: Any, dtype: np.dtype[Any]) -> Array:
-    """Return the parameter at a place as an array of its type."""
+    """Return the parameter at a position as an array of its type."""
     name = PARAMETERS[place]
     if place in SCALES:
         return as_floats(operator, name, value)
@@ -143,30 +144,30 @@ def converted(operator: str, place: int, value: Any, dtype: np.dtype[Any]) -> Ar
 
 
 def flat_of(array: Array) -> Array:
-    """Return numbers behind one another: of scales float32, of others bytes; a copy if the array is not packed."""
+    """Return contiguous numbers: scales as float32, others as bytes; a copy if the array is not packed."""
     if array.flags.num & PLAIN == PLAIN and array.size:
         if array.dtype is FLOAT or array.dtype is BYTE:
             return array.ravel()  # takes a third as long
         return frombuffer(array, FLOAT if array.dtype == FLOAT else BYTE)
     numbers = np.ascontiguousarray(array).ravel()
     if not numbers.flags.writeable:
-        numbers = numbers.copy()  # kernels are compiled for arrays that can be written to
+        numbers = numbers.copy()  # kernels are compiled for writeable arrays
     return numbers if numbers.dtype == FLOAT else numbers.view(BYTE)
 
 
 class Call(NamedTuple):
-    """What is multiplied, all of it checked. Matrices have two dimensions or more."""
+    """The checked operands of a product. Matrices have two dimensions or more."""
 
     operator: str
     a: Form
-    b: Form  # of a packed matrix all strides are 0
-    layout: str  # of b: as packed, or UNPACKED
-    is_exact: bool  # it is known that no pair of b's bytes saturates
-    parameters: tuple[Shape | None, ...]  # (..., M, 1) of a and y, (..., 1, N) of b
-    bias: Form | None  # it broadcasts to `matrix`
+    b: Form  # a packed matrix has strides of 0
+    layout: str  # of b: the packed layout, or UNPACKED
+    is_exact: bool  # no pair of b's bytes is known to saturate
+    parameters: tuple[Shape | None, ...]  # (..., M, 1) for a and y, (..., 1, N) for b
+    bias: Form | None  # broadcasts to `matrix`
     dtype: np.dtype[Any]  # of the result
-    matrix: Shape  # the result's, with the dimensions that 1-D operands drop
-    shape: Shape  # and without them
+    matrix: Shape  # the result's, including the dimensions that 1-D operands drop
+    shape: Shape  # the result's, without them
 
 
 class Shapes(NamedTuple):
@@ -174,27 +175,27 @@ class Shapes(NamedTuple):
 
     left: Shape  # a as matrices, and b
     right: Shape
-    rows: Shape  # what the parameters of a, of b and of the result broadcast to
+    rows: Shape  # the shape to which the parameters of a, of b and of the result broadcast
     columns: Shape
     y_rows: Shape
-    matrix: Shape  # the result's, with the dimensions that 1-D operands drop
-    shape: Shape  # and without them
+    matrix: Shape  # the result's, including the dimensions that 1-D operands drop
+    shape: Shape  # the result's, without them
 
 
 def check_matrix(operator: str, field: str, form: Form, at_least: int = 1) -> None:
-    """Refuse what is no int8 or uint8 array of at least this number of dimensions."""
+    """Refuse anything but an int8 or uint8 array of at least this number of dimensions."""
     check_type(operator, field, form.dtype, BYTE_TYPES)
     if len(form.shape) < at_least:
         raise BindingError(operator, f"{field}.ndim", str(len(form.shape)), f"at least {at_least}")
 
 
 def left_of(operator: str) -> str:
-    """Return what an operator calls its left operand."""
+    """Return an operator's name for its left operand."""
     return "x" if operator == DYNAMIC else "a"
 
 
 def check_matrices(operator: str, a: Any, b: Any) -> Shapes:
-    """Return the shapes of a product of matrices, or refuse these. a, b: forms, or that of a packed matrix."""
+    """Return the shapes of a product, or refuse the matrices. a, b: forms, or that of a packed matrix."""
     check_matrix(operator, left_of(operator), Form(*a))
     check_matrix(operator, "b", rhs_form(b)[0])
     return shapes_of(operator, a[0], b[0])
@@ -208,7 +209,7 @@ def check(
     bias: Any,
     dtype: np.dtype[Any],
 ) -> Call:
-    """Return what is multiplied, or refuse it.
+    """Return the checked operands, or refuse them.
 
     a, b, bias: forms, or that of a packed matrix, None for no bias; parameters: shapes; dtype: of the result.
     """
@@ -230,7 +231,7 @@ def check(
 
 
 def rhs_form(b: Any) -> tuple[Form, str, bool]:
-    """Return the form of a right-hand side, its layout, and whether it is known that no pair of its bytes saturates.
+    """Return the form of a right-hand side, its layout, and whether no pair of its bytes is known to saturate.
 
     b: a form, or that of a packed matrix, whose strides are 0 then.
     """
@@ -238,7 +239,7 @@ def rhs_form(b: Any) -> tuple[Form, str, bool]:
 
 
 def matrix_strides(strides: Shape | None, drops_rows: bool, drops_columns: bool) -> Shape | None:
-    """Return strides with a 0 for each dimension of length 1 that a 1-D operand drops; None is a packed array."""
+    """Return strides with a 0 for each dimension of length 1 that a 1-D operand drops; None: a packed array."""
     if strides is None:
         return None
     strides = (*strides, 0) if drops_columns else strides
@@ -246,7 +247,7 @@ def matrix_strides(strides: Shape | None, drops_rows: bool, drops_columns: bool)
 
 
 def spread_all(operator: str, parameters: tuple[Shape | None, ...], shapes: Shapes) -> tuple[Shape | None, ...]:
-    """Return the shapes of parameters with the dimensions of matrices, or refuse them."""
+    """Return the shapes of parameters, extended to the dimensions of matrices, or refuse them."""
     wanted = (shapes.rows, shapes.rows, shapes.columns, shapes.columns, shapes.y_rows, shapes.y_rows)
     return tuple(
         [

@@ -1,4 +1,4 @@
-"""Products of bytes on matrices that are read, and a result that is written, a block at a time."""
+"""Products of bytes in blocks: matrices are read, and the result is written, a block at a time."""
 
 import itertools
 import math
@@ -22,7 +22,7 @@ from dmlcpu.products.plan import QUANTIZED_MATMUL, plan
 from dmlcpu.runtime.memory import spans_meet
 from dmlcpu.runtime.threads import most_of_thread, plan_for_now
 
-# Rows of a block, at least, if there is memory: with fewer the kernels are slower.
+# The least number of rows of a block if memory suffices: with fewer, the kernels are slower.
 _ROWS = 192
 
 SOURCES = ("a", "b")
@@ -30,7 +30,7 @@ Rhs = Array | PackedMatrix
 
 
 class BlockSize(NamedTuple):
-    """How large a block of the result is."""
+    """The size of a block of the result."""
 
     rows: int
     columns: int
@@ -40,17 +40,17 @@ class Product(NamedTuple):
     """A product of matrices that need not be in memory."""
 
     call: Call
-    a: Source  # of matrices, as b is
+    a: Source  # of matrices, like b
     b: Source | PackedMatrix
     parameters: tuple[Array | None, ...]  # None: a number, or none
     numbers: tuple[Array, ...]  # the flat parameters
-    held: int  # bytes of the parameters, and of their copies
+    held: int  # bytes of the parameters and of their copies
     bias: Array | None
-    reading: int = 0  # bytes for each element of a, besides, while it is read
+    reading: int = 0  # additional bytes for each element of a while it is read
 
 
 def blocks_of(operator: Any) -> SimpleNamespace:
-    """Return what a module of blocks has, for a row of the table of operators."""
+    """Return the functions of a blocks module, for a row of the table of operators."""
     product = partial(_product, operator.function, operator.calls.request)
     return SimpleNamespace(SOURCES=SOURCES, estimate=partial(estimate, product), run=partial(run, product))
 
@@ -69,7 +69,7 @@ def _product(function: Callable[..., Any], request: Callable[..., Any], argument
 
 
 def product_of(call: Call, given: dict[str, Any], arrays: tuple[Any, ...]) -> Product:
-    """Return the product of a call that has been checked; given: its arguments."""
+    """Return the product of a checked call; given: its arguments."""
     a, b, numbers, bias = arrays
     kinds = (FLOAT, call.a.dtype, FLOAT, call.b.dtype, FLOAT, call.dtype)
     return Product(
@@ -107,7 +107,7 @@ def run(
     memory: int,
     stopping: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Write the product, matrix by matrix: rows of a in blocks, and columns of b if it does not fit."""
+    """Write the product, matrix by matrix: in blocks of rows of a, and of columns of b if it does not fit."""
     found = product(arguments)
     call = found.call
     if 0 in call.matrix:
@@ -175,9 +175,9 @@ class _Vector:
 def requested(
     function: Callable[..., Any], request: Callable[..., Any], arguments: dict[str, Any], left: str = "a"
 ) -> tuple[dict[str, Any], tuple[Any, ...], tuple[Any, ...]]:
-    """Return all arguments of a product, the key of its plan, and its arrays, of which the operands may be Sources.
+    """Return all arguments of a product, the key of its plan, and its arrays; operands may be Sources.
 
-    left: the name of the left one.
+    left: the name of the left operand.
     """
     given = bind(function, arguments)
     forms = {name: Form(given[name].shape, given[name].dtype) for name in (left, "b") if is_source(given[name])}
@@ -186,7 +186,7 @@ def requested(
 
 
 def as_matrices(given: Any, shape: Shape) -> Any:
-    """Return an operand, an array or a Source, as a Source of matrices; a packed matrix stays one."""
+    """Return an operand, an array or a Source, as a Source of matrices; a packed matrix is kept."""
     if isinstance(given, PackedMatrix):
         return given
     source, _ = as_source("", "", given)
@@ -208,7 +208,7 @@ def _right_hand_sides(product: Product, cut: BlockSize, stopping: Callable[[], b
 
 
 def packed_part(b: PackedMatrix, region: Region) -> PackedMatrix:
-    """Return the part of a packed matrix whose matrices are in a region; they lie behind one another."""
+    """Return the part of a packed matrix whose matrices are in a region; they are contiguous."""
     batch, first = region[:-2], 0
     for n, where in zip(b.shape, batch, strict=False):
         first = first * n + where.start
@@ -219,7 +219,7 @@ def packed_part(b: PackedMatrix, region: Region) -> PackedMatrix:
 
 
 def _packs(call: Call, cut: BlockSize) -> bool:
-    """Return whether blocks of b are multiplied several times."""
+    """Return whether each block of b is multiplied several times."""
     is_shared = math.prod(call.b.shape[:-2]) < math.prod(call.matrix[:-2])
     return cut.rows < call.matrix[-2] or (cut.columns == call.matrix[-1] and is_shared)
 
@@ -233,7 +233,7 @@ def _regions(call: Call, cut: BlockSize) -> Iterator[Region]:
 
 
 def part_of(shape: Shape, region: Region, whole: int = 0) -> Region:
-    """Return the region of an operand that a region of the result needs; whole: a dimension that it needs all of."""
+    """Return the region of an operand that a region of the result needs; whole: a dimension needed completely."""
     own = region[len(region) - len(shape) :]
     ends = [slice(0, n) if n == 1 else each for n, each in zip(shape, own, strict=True)]
     if whole:
@@ -277,14 +277,14 @@ def needs(product: Product, cut: BlockSize) -> int:
 
 
 def _bias_copy(call: Call, result: Shape) -> int:
-    """Return the bytes of a bias that is converted to float32, or of what a part of the result needs of it."""
+    """Return the bytes of a bias that is converted to float32, or of the part that a part of the result needs."""
     if call.bias is None or call.bias.dtype == FLOAT:
         return 0
     return 4 * min(math.prod(call.bias.shape), math.prod(result))
 
 
 def parameter_bytes(given: Iterable[Any], used: Iterable[Array]) -> int:
-    """Return the bytes of scales and zero points as they are given, and of copies that are used instead."""
+    """Return the bytes of scales and zero points as given, plus those of copies that replace them."""
     pairs = zip(given, used, strict=True)
     return sum(
         own.nbytes + (0 if spans_meet(array, own) else array.nbytes)

@@ -1,4 +1,4 @@
-"""What a call of a product is made of: the key of its plan, its arrays, its output."""
+"""The parts of a product's call: the key of its plan, its arrays, its output."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from dmlcpu.products.packing import PackedMatrix, form_of_packed
 def request(
     operator: str, result_type: ResultType, a: Any, b: Any, parameters: tuple[Any, ...], bias: Any, asked: Any
 ) -> Request:
-    """Return the key of a prepared call, but for the budget, and the arrays that it reads. asked: out_dtype and out."""
+    """Return the key of a prepared call, without the budget, and the arrays that it reads. asked: out_dtype and out."""
     a, a_form = formed(operator, "a", a)
     b, b_form = (b, form_of_packed(b)) if type(b) is PackedMatrix else formed(operator, "b", b)
     try:

@@ -1,4 +1,4 @@
-"""What the descs of products of 8-bit matrices share: A, B, Output, and what A's rows and B's columns have."""
+"""Shared by the descs of 8-bit products: A, B, Output, and the parameters of A's rows and B's columns."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,11 +23,11 @@ _FIELDS = [f"{name.replace('y_', 'output_')}_tensor" for name in PARAMETERS]  # 
 
 
 class ProductDesc(OperatorDesc[Array]):
-    """The base of descs of products: sizes, how tensors are bound to kernels, and B packed once if it is owned."""
+    """The base class of product descs: sizes, binding of tensors to kernels; B is packed once if it is owned."""
 
     __slots__ = ()
     KERNELS: ClassVar[str]  # the operator whose kernels multiply
-    POSITIVE: ClassVar[tuple[str, ...]] = ()  # scales that have to be positive and finite
+    POSITIVE: ClassVar[tuple[str, ...]] = ()  # scales that must be positive and finite
 
     a_tensor: TensorDesc
     b_tensor: TensorDesc
@@ -89,7 +89,7 @@ class ProductDesc(OperatorDesc[Array]):
         return prepare, (self.KERNELS, form_of(a), b_form, shapes, bias_form, strides_of(y), y.dtype)
 
     def _shape_of(self, name: str) -> Shape | None:
-        """Return the shape of scales or zero points as a key has it: a single owned one is a number, checked before."""
+        """Return the shape of scales or zero points for a key: a single owned one is a number, checked before."""
         tensor = getattr(self, name, None)
         is_number = tensor and tensor.flags & TensorFlags.OWNED_BY_DML and math.prod(tensor.sizes) == 1
         return None if tensor is None or is_number else (1, *tensor.sizes)[-2:]
@@ -100,12 +100,12 @@ class ProductDesc(OperatorDesc[Array]):
 
 
 def _as_kernels_read(array: Array) -> Array:
-    """Return scales or zero points as kernels read them."""
+    """Return scales or zero points in the form that kernels read."""
     return flat_of(as_float32(array) if array.dtype == np.float16 else array)
 
 
 def matrices_of(tensor: TensorDesc) -> View:
-    """Return what makes matrices of scales, as float32, or zero points."""
+    """Return a function that makes matrices of scales, as float32, or of zero points."""
     missing = tensor.dimension_count == 1
     view = itemgetter((np.newaxis, ...)) if missing else without_leading(tensor.dimension_count - 2)
     return view if tensor.data_type is not TensorDataType.FLOAT16 else lambda array: as_float32(view(array))

@@ -1,4 +1,4 @@
-"""What the examples of products share: small calls, and a plain one as a desc."""
+"""Shared by the examples of products: small calls, and a plain one as a desc."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ def matrix(rows: int, dtype: str) -> Array:
 
 
 def calls(dtype: str, **more: Any) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of a call of few rows, which have a kernel of their own, then of many and a packed matrix."""
+    """Yield the arguments of a call with few rows, for which there is a kernel, then with many and a packed matrix."""
     b = matrix(64, "int8")
     yield {"a": matrix(16, dtype), "b": b, **more}
     yield {"a": matrix(96, dtype), "b": pack_b(b), **more}
@@ -35,9 +35,9 @@ def square(**more: Any) -> dict[str, Any]:
 def desc_example(
     desc_class: Any, parameters: Mapping[str, float], output: np.dtype[Any], **more: Array
 ) -> tuple[OperatorDesc, dict[str, Array]]:
-    """Return a product of int8 matrices as a desc, with the inputs to bind: all but A are owned.
+    """Return a product of int8 matrices as a desc, with the inputs to bind: all except A are owned.
 
-    more: tensors besides the matrices and the parameters.
+    more: tensors other than the matrices and the parameters.
     """
     a, constants = matrix(16, "int8"), {"b_tensor": matrix(64, "int8"), **more}
     for name, number in parameters.items():

@@ -30,7 +30,7 @@ _SIGN = 0x80
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PackedMatrix:
-    """A constant right-hand side, in the form the kernels read: what `pack_b` returns.
+    """A constant right-hand side in the form that kernels read: the result of `pack_b`.
 
     Attributes
     ----------
@@ -42,9 +42,9 @@ class PackedMatrix:
         The name of the packed form: signed bytes, four along K in a word, panels of 32 columns. The kernels of all
         instruction sets read it, so a packed matrix can be stored or sent to another machine.
     saturating : int or None
-        How many pairs of its bytes do not fit AVX2's instruction for bytes, which adds two products in 16 bits: the
-        fewer, the faster are products on processors with AVX2 alone. Results are exact in any case. None if it is not
-        known, as for matrices packed by earlier versions.
+        The number of pairs of its bytes that overflow AVX2's instruction for bytes, which adds two products in 16 bits.
+        The fewer, the faster are products on processors with AVX2 only. Results are always exact. None if unknown, as
+        for matrices packed by earlier versions.
     """
 
     shape: tuple[int, ...]
@@ -66,7 +66,7 @@ class PackedMatrix:
         return PackedMatrix, (self.shape, self.dtype, self.layout, self.panels, self.sums, self.saturating)
 
     def __post_init__(self) -> None:
-        """Refuse another layout; copy unpickled arrays that do not lie on a cache line, or cannot be written to."""
+        """Refuse another layout; copy unpickled arrays that are read-only or not aligned to a cache line."""
         if self.layout != LAYOUT:
             raise UnsupportedError("pack_b", "layout", self.layout, LAYOUT)
         for name, array in (("panels", self.panels), ("sums", self.sums)):
@@ -76,12 +76,12 @@ class PackedMatrix:
                 object.__setattr__(self, name, aligned)
 
 
-# Pickles name the class by its public path, so that they outlive a move of this module.
+# Pickles name the class by its public path, so that they survive a move of this module.
 PackedMatrix.__module__ = "dmlcpu"
 
 
 def pack_b(b: "ArrayLike") -> PackedMatrix:
-    """Pack constant weights once, to pass them as `b` of many products.
+    """Pack constant weights once, to pass them as `b` to many products.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def pack_b(b: "ArrayLike") -> PackedMatrix:
     Returns
     -------
     PackedMatrix
-        It may be used from many threads at once, and pickled.
+        Several threads may use it concurrently. It can be pickled.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def pack_b(b: "ArrayLike") -> PackedMatrix:
 
 
 def _pack(b: Array, panels: Array, sums: Array) -> None:
-    """Pack in NumPy, as the kernel does."""
+    """Pack with NumPy, like the kernel."""
     *_, depth, columns = b.shape
     rows = _rows_of(panels, b.shape)
     batches, groups, four, count, width = rows.shape
@@ -179,17 +179,17 @@ def matrix_fields(shape: tuple[int, ...], strides: tuple[int, ...], along_batch:
 
 
 def form_of_packed(b: PackedMatrix) -> tuple[Any, ...]:
-    """Return the form of a packed matrix: its shape and type, its layout, and whether no pair of bytes saturates."""
+    """Return the form of a packed matrix: shape and type, layout, and whether no pair of bytes saturates."""
     return b.shape, b.dtype, b.layout, b.saturating == 0
 
 
 def rhs_sign_flip(dtype: np.dtype[Any]) -> int:
-    """Return the mask that turns bytes of this type into signed ones, 128 less, by exclusive or."""
+    """Return the mask that converts bytes of this type to signed ones, 128 less, by exclusive or."""
     return 0 if dtype == np.int8 else _SIGN
 
 
 def lhs_sign_flip(dtype: np.dtype[Any]) -> int:
-    """Return the mask that turns bytes of this type into unsigned ones, 128 more, by exclusive or."""
+    """Return the mask that converts bytes of this type to unsigned ones, 128 more, by exclusive or."""
     return _SIGN - rhs_sign_flip(dtype)
 
 

@@ -1,4 +1,4 @@
-"""How products of bytes are carried out: which kernel, and how the work is cut."""
+"""Plans of products of bytes: which kernel, and how the work is cut."""
 
 import functools
 import inspect
@@ -41,20 +41,20 @@ from dmlcpu.runtime.threads import REFERENCE, Budget
 _INF = math.inf
 _log = logging.getLogger("dmlcpu")
 
-# Into how many tasks the work of a thread is cut, so that a fast core can take what a slow one does not get to.
+# The number of tasks of a thread, so that a fast core can take over tasks of a slow one.
 _TASKS = 4
-# Into how many runs the tasks of a thread are cut at most. When threads take tiny products one by one, they wait for
-# the counter and for lines of y that both write to: 1,000 products of 16 x 16 x 16 took as long as on one (Zen 4).
+# The greatest number of runs of tasks of a thread. If threads take tiny products one by one, they wait for the counter
+# and for lines of y that both write: 1,000 products of 16 x 16 x 16 took as long as on one thread (Zen 4).
 _RUNS = 32
-# The least number of sums of a task of few rows. A task of one row reads this many bytes of each row of b. One row by
+# The least number of sums in a task of few rows. A task of one row reads this many bytes of each row of b. One row by
 # 4096 x 4096 takes 1.2 to 1.4 times as long if tasks read 512 bytes, and eight rows take the same time either way (Zen
 # 4, two threads, AVX-512 and AVX2).
 _LEAST_SUMS = 2048
-QUANTIZED_MATMUL = "quantized_matmul"  # whose scales have to be positive
-BIAS = 3  # its place among the arrays of a call
+QUANTIZED_MATMUL = "quantized_matmul"  # its scales must be positive
+BIAS = 3  # its position among the arrays of a call
 HALF_BITS = np.dtype(np.uint16)
 NO_BYTES, NO_CELLS = np.empty(0, BYTE), np.empty(0, np.int64)
-NO_BIAS = np.full(1, -0.0, np.float32)  # which changes no sum: 0 would change -0
+NO_BIAS = np.full(1, -0.0, np.float32)  # changes no sum: 0 would change -0
 _FIELDS = ("a_scale", "a_zero", "b_scale", "b_zero", "y_scale", "y_zero")  # of the work record
 
 
@@ -69,7 +69,7 @@ def prepare(
     dtype: np.dtype[Any],
     budget: Budget,
 ) -> Prepared:
-    """Return how products are carried out: of what `check` is given, with the strides and the type of y."""
+    """Return the plan of a product, from the arguments of `check` and the strides and type of y."""
     call = check(operator, a, b, parameters, bias, dtype)
     strides = matrix_strides(fitting(y_strides, call.shape), len(a[0]) == 1, len(b[0]) == 1)
     return plan(call, strides, budget)
@@ -77,7 +77,7 @@ def prepare(
 
 @functools.lru_cache(maxsize=1024)
 def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
-    """Return how a product that has been checked is carried out. y_strides: of y as matrices; None: y is packed."""
+    """Return the plan of a checked product. y_strides: of y as matrices; None: y is packed."""
     results = (Tensor(call.shape, call.dtype),)
     is_scaled = call.operator == QUANTIZED_MATMUL
     checked = tuple([place for place in SCALES if is_scaled and call.parameters[place] is not None])
@@ -129,14 +129,14 @@ class Plan(Prepared):
     """The kernel and the work record for one set of shapes and layouts."""
 
     row: Product
-    call: Callable[..., Any]  # the kernel, for the parts that the work is cut into
+    call: Callable[..., Any]  # the kernel, for this number of parts
     work: NDArray[np.int64]  # the work record
-    checked: tuple[int, ...]  # the places of scales whose values are checked
+    checked: tuple[int, ...]  # the positions of scales whose values are checked
     is_plain: bool  # a, b and y are packed arrays with elements, or b is a packed matrix
-    word: np.dtype[Any]  # what the kernels see y as
+    word: np.dtype[Any]  # the type in which the kernels see y
 
     def run(self, a: Array, b: Any, parameters: tuple[Array, ...], bias: Any, y: Array) -> int | None:
-        """Run; return the place of scales that are refused."""
+        """Run; return the position of refused scales."""
         for place in self.checked:
             scales = parameters[place]
             if not (0 < scales.item() < _INF if scales.size == 1 else are_positive(scales)):
@@ -163,7 +163,7 @@ class Plan(Prepared):
 
 
 def _check_only(checked: tuple[int, ...], a: Any, b: Any, parameters: tuple[Array, ...], *others: Any) -> int | None:
-    """Return the place of scales that are refused."""
+    """Return the position of refused scales."""
     return next((place for place in checked if not is_usable(parameters[place])), None)
 
 
@@ -176,7 +176,7 @@ def _refer(
     bias: Any,
     y: Array,
 ) -> int | None:
-    """Run by the reference; return the place of scales that are refused."""
+    """Run the reference; return the position of refused scales."""
     refused = _check_only(checked, a, b, parameters)
     if refused is not None:
         return refused
@@ -186,7 +186,7 @@ def _refer(
     for place, (name, own) in enumerate(zip(PARAMETERS, call.parameters, strict=True)):
         numbers = parameters[place]
         dtype = (FLOAT, call.a.dtype, FLOAT, call.b.dtype, FLOAT, call.dtype)[place]
-        if name in taken:  # an operator need not have all
+        if name in taken:  # not all operators have all of them
             given[name] = numbers.view(dtype).reshape((1, 1) if own is None else own)
     matrix = unpack(b) if isinstance(b, PackedMatrix) else b
     given |= {
@@ -200,14 +200,14 @@ def _refer(
 
 
 def kernel_for(operator: str, problem: Problem, b_layout: str, name: str | None) -> tuple[Product, str]:
-    """Return the kernel that suits a product best, or the one of that name if it can do it, and why it is."""
+    """Return the best kernel for a product, or the one of that name if it supports the product, and the reason."""
     named = [row for row in registry.available(operator, "dot") if name in (None, row.name)]
     able: list[Product] = [row for row in named if row.supports(problem, b_layout)]
     if not able:
         raise LookupError(f"no kernel {name or 'at all'} for this product on this machine")
     product = max(able, key=lambda row: (row.is_skinny, row.isa.rank))  # kernels for few rows come first
     if name:
-        return product, "asked for"
+        return product, "requested"
     b = "as it lies in memory" if b_layout == UNPACKED else f"packed as {b_layout}"
     rows = "few rows, " if product.is_skinny else ""
     return product, f"{rows}B {b}: the highest instruction set that supports it"
@@ -216,7 +216,7 @@ def kernel_for(operator: str, problem: Problem, b_layout: str, name: str | None)
 def size_fields(
     problem: Problem, threads: int, row_parts: int, column_parts: int, cut: Cut, dtype: np.dtype[Any]
 ) -> dict[str, Any]:
-    """Return the fields of the work record that say what is multiplied, and how it is cut."""
+    """Return the fields of the work record about the operands and the cut."""
     tasks = problem.batches * row_parts * column_parts
     lowest, highest = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (0, 0)
     return {
@@ -244,7 +244,7 @@ def array_fields(
     is_packed: bool,
     is_wide: bool,
 ) -> dict[str, Any]:
-    """Return the fields of the work record that say where things lie, and what is the same for all rows."""
+    """Return the fields of the work record about memory layout, and those that are the same for all rows."""
     ndim = len(out.shape)
     own = [broadcast_strides(shape or (), ndim) for shape in parameters]
     steps = dict(zip(_FIELDS, [each[-2] or each[-1] for each in own], strict=True))
@@ -278,7 +278,7 @@ def array_fields(
 
 
 def _spread_bias(bias: Form | None, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the shape of a bias, and its strides in items when it is broadcast to `ndim` dimensions."""
+    """Return the shape of a bias, and its strides in items after broadcasting to `ndim` dimensions."""
     if bias is None:
         return (1,) * ndim, (0,) * ndim
     missing = ndim - len(bias.shape)
@@ -287,7 +287,7 @@ def _spread_bias(bias: Form | None, ndim: int) -> tuple[tuple[int, ...], tuple[i
 
 
 def _batch_strides(form: Form, ndim: int) -> tuple[int, ...]:
-    """Return the strides of the batch dimensions when they are broadcast to `ndim` dimensions."""
+    """Return the strides of the batch dimensions after broadcasting to `ndim` dimensions."""
     own = form.steps[:-2]
     pairs = zip(form.shape, own, strict=False)
     return (0,) * (ndim - len(own)) + tuple(stride if size > 1 else 0 for size, stride in pairs)
@@ -296,9 +296,9 @@ def _batch_strides(form: Form, ndim: int) -> tuple[int, ...]:
 def cut_for(
     product: Product, problem: Problem, is_packed: bool, has_forms: bool, budget: Budget, by_rows: bool = False
 ) -> tuple[int, int, int, Cut]:
-    """Cut a product; return threads, parts of the rows, parts of the columns, and how a share works.
+    """Cut a product; return threads, parts of the rows, parts of the columns, and the kind of share.
 
-    by_rows: rows are cut where it takes as long as to cut columns.
+    by_rows: rows are cut if cutting columns takes as long.
     """
     if product.is_skinny:
         return _cut_skinny(problem, product.reads_columns, budget)
@@ -312,10 +312,10 @@ def _cut_tiles(
     batches, rows, columns, depth, _ = problem
     panels, tiles = panels_of(columns), -(-rows // product.mr)
     # In nanoseconds, within a factor of 2 (Zen 4, by AVX-512 and by AVX2).
-    reading = columns * depth // (48 if is_packed else 8)  # and packing, if it is not
+    reading = columns * depth // (48 if is_packed else 8)  # and packing, unless packed
     packing = rows * depth // 8
     multiplying = rows * columns * depth // product.rate
-    writing = rows * columns // 12 + 200  # and all that a product takes whatever its size
+    writing = rows * columns // 12 + 200  # and the fixed time of a product
     work = batches * (multiplying + reading + packing + writing)
     threads = budget.parts(work, most=batches * tiles * panels)
     times = TileTimes(multiplying / (tiles * panels), reading / panels, packing / tiles)
@@ -331,7 +331,7 @@ def _cut_skinny(problem: Problem, reads_columns: bool, budget: Budget) -> tuple[
     batches, rows, columns, depth, _ = problem
     blocks = -(-columns // BLOCK)
     threads = budget.parts(batches * columns * depth * (4 + rows) // 64, most=batches * blocks)
-    # Each thread has a task at least. More tasks have _LEAST_SUMS sums at least.
+    # Each thread has at least one task. If there are more tasks, each has at least _LEAST_SUMS sums.
     column_parts = 1
     while threads > 1 and batches * column_parts < _TASKS * threads and 2 * column_parts <= blocks:
         if batches * column_parts >= threads and rows * columns < 2 * column_parts * _LEAST_SUMS:
@@ -344,7 +344,7 @@ def _cut_skinny(problem: Problem, reads_columns: bool, budget: Budget) -> tuple[
 
 
 class TileTimes(NamedTuple):
-    """About how many nanoseconds a task takes for each tile of rows by a panel, for each panel, and for each tile."""
+    """Approximate nanoseconds of a task for each tile of rows by a panel, for each panel, and for each tile."""
 
     product: float
     panel: float  # reads a panel of b, or packs it
@@ -354,9 +354,9 @@ class TileTimes(NamedTuple):
 def parts_of(
     batches: int, tiles: int, panels: int, threads: int, times: TileTimes, by_rows: bool = False
 ) -> tuple[int, int]:
-    """Return into how many parts to cut rows and columns for the least time.
+    """Return the numbers of parts of rows and columns that take the least time.
 
-    Parts of the rows read b again, or pack it again; parts of the columns pack a again.
+    Each part of the rows reads or packs b again; each part of the columns packs a again.
     """
 
     def time(parts: tuple[int, int]) -> tuple[float, ...]:
@@ -365,7 +365,7 @@ def parts_of(
         return -(-tasks // threads) * task, tasks, parts[1] if by_rows else parts[0]
 
     def again(parts: tuple[int, int]) -> float:
-        """Return what is read or packed again, for parts that threads take when they get to them."""
+        """Return the time for reading and packing again, for parts that threads take dynamically."""
         return parts[0] * panels * times.panel + parts[1] * tiles * times.tile
 
     def fits(parts: tuple[int, int]) -> bool:
@@ -384,15 +384,15 @@ def parts_of(
 
 
 def word_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return what the kernels see elements of a type as: bytes without sign, bits of float16, others as they are."""
+    """Return the type that kernels see for a type: unsigned bytes, the bits of float16, other types unchanged."""
     return BYTE if dtype.itemsize == 1 else HALF_BITS if dtype == np.float16 else dtype
 
 
 def words_of(array: Array, word: np.dtype[Any]) -> Array:
-    """Return what the kernel reads or writes of a matrix."""
+    """Return the array of a matrix that the kernel reads or writes."""
     return words(array, word) if array.size else NO_BYTES
 
 
 def rhs_of(b: Array | PackedMatrix) -> tuple[Array, Array, Array]:
-    """Return what the kernel reads of the right-hand side: its bytes, or its panels and the sums of its columns."""
+    """Return the arrays of the right-hand side for the kernel: bytes, or panels and the sums of columns."""
     return (NO_BYTES, b.panels, b.sums) if isinstance(b, PackedMatrix) else (words_of(b, BYTE), NO_CELLS, NO_CELLS)

@@ -1,1 +1,1 @@
-"""What quantize_linear, dequantize_linear and dynamic_quantize_linear share."""
+"""Shared by quantize_linear, dequantize_linear and dynamic_quantize_linear."""

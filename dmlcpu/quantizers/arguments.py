@@ -1,4 +1,4 @@
-"""Checks of quantize_linear and dequantize_linear: what their arguments are, and how these fit together."""
+"""Checks of the arguments of quantize_linear and dequantize_linear."""
 
 import math
 from typing import Any, NamedTuple
@@ -21,19 +21,19 @@ QUANTIZE = "quantize_linear"
 
 
 class Call(NamedTuple):
-    """What is computed, all of it checked.
+    """A checked call.
 
-    Scale and zero point have x's dimensions. Their sizes divide x's, but along `axis` if there is a block size: there
-    the last block may be short.
+    Scale and zero point have x's dimensions. Their sizes divide x's, except along `axis` with a block size: there the
+    last block may be short.
     """
 
     operator: str
     x: Form
     scale: Form  # float32
     zero_point: Form | None  # of the quantized type; None: one number
-    zero: int  # that number
+    zero: int  # the number
     dtype: np.dtype[Any]  # of the result
-    is_checked: bool  # any scale is allowed, or it is a number that has been checked
+    is_checked: bool  # any scale is allowed, or it is a checked number
     axis: int = 0  # of the block size
     block_size: int = 0  # 0: all blocks are of one size
 
@@ -44,10 +44,10 @@ class Call(NamedTuple):
 
 
 def operands_of(operator: str, x: Any, scale: Any, zero_point: Any, out_dtype: Any) -> tuple[Any, ...]:
-    """Return scale and zero point as arrays and their forms, as far as these are known without `check`.
+    """Return scale and zero point as arrays, and their forms as far as known without `check`.
 
-    A number as a scale is an array of one element, and its form is its type; one as a zero point is no array, and its
-    form is its type and itself. x: the type of x.
+    A number as a scale becomes an array of one element, whose form is its type; a number as a zero point is not an
+    array, and its form is its type and value. x: the type of x.
     """
     scale_form: Any
     if type(scale) in NUMBER_TYPES:
@@ -73,7 +73,7 @@ def _as_quantized(operator: str, dtype: np.dtype[Any], value: Any) -> Array:
 
 
 def _type_of(form: Any) -> np.dtype[Any] | None:
-    """Return the NumPy type of a form, or of a number's."""
+    """Return the NumPy type of a form, or of a number's form."""
     if isinstance(form, type):
         return np.dtype(form) if issubclass(form, np.generic) else None
     if form is None or isinstance(form[0], type):
@@ -95,9 +95,9 @@ def _types(operator: str, x: Any, scale: Any, zero_point: Any, out_dtype: Any) -
 
 
 def check(operator: str, forms: tuple[Any, ...], options: tuple[Any, ...]) -> tuple[Call, list[Converter]]:
-    """Return what is computed, and what converts which arrays first; or refuse it.
+    """Return the checked call and the conversions of its arrays; or refuse it.
 
-    forms: of x, and what `operands_of` returns; options: axis, block size and the result's type, as they are given.
+    forms: of x, and the result of `operands_of`; options: axis, block size and the result's type, as given.
     """
     x, scale, zero_point = Form(*forms[0]), forms[1], forms[2]
     axis, block_size, out_dtype = options
@@ -139,7 +139,7 @@ def _block_size(operator: str, value: Any, axis: int | None) -> int:
 def as_dimensions(
     operator: str, field: str, form: Form, shape: Shape, axis: int | None, block_size: int | None
 ) -> Form:
-    """Return the form of scales or zero points with x's dimensions, or refuse their shape."""
+    """Return the form of scales or zero points, extended to x's dimensions, or refuse their shape."""
     ndim = len(shape)
     if math.prod(form.shape) == 1 and len(form.shape) <= max(ndim, 1):
         one = Form((1,) * ndim, form.dtype)
@@ -167,7 +167,7 @@ def _allowed(shape: Shape, blocks: Shape, axis: int | None) -> str:
 
 
 def repeats_of(call: Call) -> list[tuple[int, int]]:
-    """Return how often zero points are repeated along which dimensions: then the scales' blocks fit theirs."""
+    """Return how often zero points are repeated along each dimension, so that the scales' blocks fit theirs."""
     if call.zero_point is None:
         return []
     sizes = zip(call.x.shape, call.zero_point.shape, call.scale.shape, strict=True)

@@ -1,4 +1,4 @@
-"""quantize_linear and dequantize_linear on an array that is read, and a result that is written, a block at a time."""
+"""quantize_linear and dequantize_linear in blocks: x is read, and the result is written, a block at a time."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ SOURCES = ("x",)
 
 
 def blocks_of(operator: Any) -> SimpleNamespace:
-    """Return what a module of blocks has, for a row of the table of operators."""
+    """Return the functions of a blocks module, for a row of the table of operators."""
     function = operator.function
     return SimpleNamespace(SOURCES=SOURCES, estimate=partial(estimate, function), run=partial(run, function))
 
@@ -57,12 +57,12 @@ def run(
         known: dict[str, Any] = {"scale": Form(*form_of(scales)), "zero_point": zero, "is_checked": True}
         part = call._replace(x=Form(*form_of(block)), block_size=0, **known)
         plan_for_now(plan, (part, None)).run(block, scales, zeros, y)
-        scales = zeros = None  # gone before those of the next block are there
+        scales = zeros = None  # freed before the next block's are allocated
         sinks["y"].write(region, y)
 
 
 def _checked(function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[Call, Source, Array, Array | None]:
-    """Return what is computed, x, and scale and zero point with x's dimensions."""
+    """Return the checked call, x, and scale and zero point with x's dimensions."""
     operator, given = function.__name__, bind(function, arguments)
     source, x = as_source(operator, "x", given["x"])
     axis, block_size, out_dtype = given["axis"], given["block_size"], given["out_dtype"]

@@ -1,4 +1,4 @@
-"""What a call of quantize_linear and dequantize_linear is made of: the key of its plan, its arrays, its output."""
+"""The parts of a call of quantize_linear or dequantize_linear: the key of its plan, its arrays, its output."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from dmlcpu.quantizers.arguments import operands_of
 def request(
     operator: str, x: Any, scale: Any, zero_point: Any, axis: Any, block_size: Any, out_dtype: Any, out: Any
 ) -> Request:
-    """Return the key of a prepared call, but for the budget, and the arrays that it reads."""
+    """Return the key of a prepared call, without the budget, and the arrays that it reads."""
     x, x_form = formed(operator, "x", x)
     scales, zeros, scale_form, zero_form = operands_of(operator, x.dtype, scale, zero_point, out_dtype)
     if axis is not None:

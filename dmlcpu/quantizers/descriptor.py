@@ -1,4 +1,4 @@
-"""What the descs of quantizers share: how their tensors are bound to kernels."""
+"""Shared by the descs of quantizers: how tensors are bound to kernels."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -23,7 +23,7 @@ _FLOAT32 = TensorDataType.FLOAT32
 
 
 class Role(NamedTuple):
-    """A tensor of an operator: its field, or an element of one, and its desc."""
+    """A tensor of an operator: its field or element of a field, and its desc."""
 
     name: str
     dml_name: str
@@ -38,7 +38,7 @@ class Role(NamedTuple):
 
 
 class QuantizerDesc(OperatorDesc[Array]):
-    """The base of the descs that quantize by a scale, or dequantize."""
+    """The base class of the descs that quantize by a scale, or dequantize."""
 
     __slots__ = ()
     KERNELS: ClassVar[str]  # the operator whose kernels compute it
@@ -51,7 +51,7 @@ class QuantizerDesc(OperatorDesc[Array]):
         return self.KERNELS == "quantize_linear"
 
     def _check_types(self) -> None:
-        """Refuse a scale or zero point whose type is not that of its side, if that side's type fits the operator."""
+        """Refuse a scale or zero point of another type than its tensor's, if the operator supports that type."""
         x, scale, zero, y = self._roles()
         high, quantized = (x, y) if self._is_quantize() else (y, x)
         is_integer = high.tensor.data_type is TensorDataType.INT32
@@ -92,7 +92,7 @@ class QuantizerDesc(OperatorDesc[Array]):
         check_scale(self.operator, scale.dml_name, scales, bound[scale.name])
 
     def _refer(self, x: Array, scale: Array, zero: Array | None, y: Array) -> bool | None:
-        """Compute by the reference, 4 bits as 8."""
+        """Run the reference, with 4-bit elements as bytes."""
         if self._is_quantize() and not is_usable(scale):
             return True
         of_x, _, of_zero, of_y = self._roles()
@@ -109,7 +109,7 @@ class QuantizerDesc(OperatorDesc[Array]):
 
 @lru_cache(maxsize=1024)
 def _prepare_packed(desc: QuantizerDesc, layouts: Layouts, budget: Budget) -> Prepared:
-    """Return how a desc runs that has tensors of 4 bits."""
+    """Return the prepared call of a desc with 4-bit tensors."""
     x, scale, zero, y = layouts
     if budget == REFERENCE:
         found: Prepared = ByFunction(operator=desc.KERNELS, kernel="reference", results=(), function=desc._refer)
@@ -122,7 +122,7 @@ def _prepare_packed(desc: QuantizerDesc, layouts: Layouts, budget: Budget) -> Pr
 
 
 class ElementWiseDesc(QuantizerDesc):
-    """The base of ELEMENT_WISE_QUANTIZE_LINEAR and ELEMENT_WISE_DEQUANTIZE_LINEAR."""
+    """The base class of ELEMENT_WISE_QUANTIZE_LINEAR and ELEMENT_WISE_DEQUANTIZE_LINEAR."""
 
     __slots__ = ()
     input_tensor: TensorDesc
@@ -148,7 +148,7 @@ class ElementWiseDesc(QuantizerDesc):
 
 
 class BlockedDesc(QuantizerDesc):
-    """The base of QUANTIZE and DEQUANTIZE."""
+    """The base class of QUANTIZE and DEQUANTIZE."""
 
     __slots__ = ()
     input_tensor: TensorDesc
@@ -187,6 +187,6 @@ class BlockedDesc(QuantizerDesc):
 
 
 def _layout(role: Role, array: Array) -> Layout:
-    """Return the layout of a bound tensor: of 4 bits, a buffer of bytes has two elements in each."""
+    """Return the layout of a bound tensor: the byte buffer of a 4-bit tensor has two elements in each byte."""
     is_buffer = role.tensor.data_type.bits == 4 and array.dtype == np.uint8
     return role.layout if is_buffer else layout_of(Form(*form_of(array)))

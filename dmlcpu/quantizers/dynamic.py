@@ -1,4 +1,4 @@
-"""Quantization by the range of the elements themselves: kernels find ranges, then scales, then quantize."""
+"""Quantization by the range of the elements: kernels find ranges, then scales, then quantize."""
 
 import functools
 import math
@@ -31,9 +31,9 @@ _TYPES = ("uint8", "int8")
 _BYTE = np.dtype(np.uint8)
 
 
-@functools.lru_cache(maxsize=1024, typed=True)  # typed: 1.0 is no axis, though it equals 1
+@functools.lru_cache(maxsize=1024, typed=True)  # typed: 1.0 is not an axis, although it equals 1
 def prepare(form: Any, axis: Any, out_dtype: Any, y_strides: Any, budget: Budget) -> Prepared:
-    """Return how calls are carried out. form: of x; axis, out_dtype: as they are given."""
+    """Return the prepared call. form: of x; axis, out_dtype: as given."""
     x = Form(*form)
     check_type(NAME, "x", x.dtype, FLOATS)
     axis = None if axis is None else as_axis(NAME, "axis", axis, "x", len(x.shape))
@@ -48,7 +48,7 @@ def prepare(form: Any, axis: Any, out_dtype: Any, y_strides: Any, budget: Budget
 
 
 def kept_shape(shape: Shape, axis: int | None) -> Shape:
-    """Return the shape of scales: () for one, else x's with 1 along the axis."""
+    """Return the shape of scales: () for one scale, else x's shape with 1 along the axis."""
     return () if axis is None else (*shape[:axis], 1, *shape[axis + 1 :])
 
 
@@ -56,16 +56,16 @@ def kept_shape(shape: Shape, axis: int | None) -> Shape:
 class Plan(Prepared):
     """The kernels and the work record for one set of layouts."""
 
-    find_range: Callable[..., Any]  # for the parts that the work is cut into, as `quantize`
+    find_range: Callable[..., Any]  # for this number of parts, like `quantize`
     settle: Callable[..., Any]  # writes scale and zero point
     quantize: Callable[..., Any]
-    found: Array  # of a call, before it begins: 0, which stays if the range is not finite, and the number of parts
+    found: Array  # before a call: 0, which stays if the range is not finite, and the number of parts
     work: Array
-    word: np.dtype[Any]  # what the kernels see x as
+    word: np.dtype[Any]  # the type in which the kernels see x
     view: Callable[..., Array]  # returns the words of x and y
 
     def run(self, x: Array, y: Array, scale: Array, zero_point: Array) -> bool | None:
-        """Run; return True, with nothing written, if the range of x is not finite."""
+        """Run; return True, having written nothing, if the range of x is not finite."""
         view = self.view
         flat = view(x, self.word), frombuffer(scale, FLOAT), frombuffer(zero_point, _BYTE), view(y, _BYTE)
         scratch, found = self.workspace.take(), self.found.copy()
@@ -78,7 +78,7 @@ class Plan(Prepared):
 
 
 def _plan(x: Form, y: Form, results: tuple[Tensor, ...], budget: Budget) -> Prepared:
-    """Cut the work of one range; that of one part on packed arrays is that of a row."""
+    """Cut the work of one range; one part on packed arrays is treated as a row."""
     of_x, of_y = layout_of(x), layout_of(y)
     one = (1,) * len(x.shape), (0,) * len(x.shape)
     row, work, parts = cut(NAME, (of_x, Layout(*one, "float32"), Layout(*one, of_y.type), of_y), budget)
@@ -109,14 +109,14 @@ class RowsPlan(Prepared):
     settle: Callable[..., Any]  # finds ranges, and writes scales and zero points
     quantize: Callable[..., Any]
     rows: int
-    found: Array  # of a call, before it begins: 1, which becomes 0 if a range is not finite
+    found: Array  # before a call: 1, which becomes 0 if a range is not finite
     ranges: Array  # the work record of `settle`
-    work: Array  # and of `quantize`
-    word: np.dtype[Any]  # what the kernels see x as
+    work: Array  # the work record of `quantize`
+    word: np.dtype[Any]  # the type in which the kernels see x
     view: Callable[..., Array]  # returns the words of x and y
 
     def run(self, x: Array, y: Array, scale: Array, zero_point: Array) -> bool | None:
-        """Run; return True, with nothing written, if the range of a row is not finite."""
+        """Run; return True, having written nothing, if the range of a row is not finite."""
         steps, zeros = np.empty(self.rows, FLOAT), np.empty(self.rows, _BYTE)
         if self.run_flat(x, y, steps, zeros):
             return True
@@ -125,7 +125,7 @@ class RowsPlan(Prepared):
         return None
 
     def run_flat(self, x: Array, y: Array, scale: Array, zero_point: Array) -> bool | None:
-        """Do so; scale and zero point are flat words, which are written in any case."""
+        """Do the same; scale and zero point are flat words, which are always written."""
         seen, scratch, found = self.view(x, self.word), self.workspace.take(), self.found.copy()
         self.settle(seen, scale, zero_point, found, self.ranges, scratch)
         if found[0]:
@@ -166,15 +166,15 @@ def _plan_rows(axis: int, x: Form, y: Form, results: tuple[Tensor, ...], budget:
 
 
 def view_of(x: Form, y: Form) -> Callable[..., Array]:
-    """Return what returns the words of x and y."""
+    """Return a function that returns the words of x and y."""
     return frombuffer if x.strides is None and y.strides is None else words
 
 
 def _refer(axis: int | None, x: Array, y: Array, scale: Array, zero_point: Array) -> bool | None:
-    """Run by the reference; return True if a range of x is not finite. scale, zero_point: of any shape."""
+    """Run the reference; return True if a range of x is not finite. scale, zero_point: of any shape."""
     values = limits_of(x, axis)
     with np.errstate(all="ignore"):
-        if not np.all(values[..., 1] - values[..., 0] < np.inf):  # NaN is not
+        if not np.all(values[..., 1] - values[..., 0] < np.inf):  # false for NaN
             return True
     floats = x if x.dtype == FLOAT else as_float32(x)
     kept = kept_shape(x.shape, axis)
@@ -192,7 +192,7 @@ def limits_of(x: Array, axis: int | None) -> Array:
 
 
 def scales_of(limits: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return the scales and zero points of ranges that are finite: (..., 2), the least and the greatest."""
+    """Return the scales and zero points of finite ranges: (..., 2), the least and the greatest."""
     axis = None if limits.ndim == 1 else limits.ndim - 1
     prepared = plan_for_now(prepare, (form_of(limits), axis, dtype, None))
     y, scale, zero_point = (make() for make in prepared.new)
@@ -201,7 +201,7 @@ def scales_of(limits: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
 
 
 def check_range(x: Array, axis: int | None, operator: str, field: str, start: tuple[int, ...] = ()) -> None:
-    """Refuse elements that are not finite, and ranges beyond float32; start: the place of x in a larger array."""
+    """Refuse elements that are not finite, and ranges beyond float32; start: the position of x in a larger array."""
     with np.errstate(all="ignore"):
         bad = ~np.isfinite(x.astype(FLOAT))
     if bad.any():

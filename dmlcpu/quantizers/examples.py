@@ -1,4 +1,4 @@
-"""What the examples of quantize_linear and dequantize_linear share: small arrays, and calls as descs."""
+"""Shared by the examples of quantize_linear and dequantize_linear: small arrays, and calls as descs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,12 +14,12 @@ ROWS, COLUMNS = 8, 512  # several tiles, for several threads
 
 
 def numbers(dtype: str) -> Array:
-    """Return numbers in no order."""
+    """Return unordered numbers."""
     return (np.arange(ROWS * COLUMNS) * 37 % 101).astype(dtype).reshape(ROWS, COLUMNS)
 
 
 def large(nbytes: int) -> Array:
-    """Return float32 in rows of 1,024, which take 4/5 of the bytes: 8-bit integers of them take the rest."""
+    """Return float32 in rows of 1,024, which take 4/5 of the bytes: the 8-bit integers take the rest."""
     return np.random.default_rng(0).random((-(-nbytes // 5_120), 1_024), np.float32)
 
 

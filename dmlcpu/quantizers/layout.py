@@ -1,8 +1,8 @@
-"""How the elements of quantizers are cut into runs that kernels walk through.
+"""How the elements of quantizers are cut into runs that kernels process.
 
 Each size of scale and zero point divides x's. So a dimension of x with blocks is split into one of blocks and one of
-the elements of a block, in which scale or zero point has a stride of 0. Then dimensions that all tensors pass evenly
-are merged, and the last one is the run.
+the elements of a block, in which scale or zero point has a stride of 0. Then dimensions in which all tensors have even
+steps are merged, and the last one is the run.
 """
 
 import math
@@ -30,21 +30,21 @@ from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.runtime.memory import first_word, packed_strides, word_strides
 
 _FLOATS = {"float32": FLOAT32, "float16": FLOAT16, "bfloat16": BFLOAT16}
-# Runs of fewer elements with one scale each are joined to longer ones with several.
+# Shorter runs with one scale each are joined to longer ones with several scales.
 _SHORT = TILE // 2
 
 
 class Layout(NamedTuple):
-    """What a plan has to know of a tensor."""
+    """What a plan has to know about a tensor."""
 
     shape: Shape
     strides: Shape  # in elements
-    type: str  # of the table of data types
-    is_packed: bool = False  # two elements of 4 bits are in a byte
+    type: str  # a name in the table of data types
+    is_packed: bool = False  # two 4-bit elements in each byte
 
     @property
     def word(self) -> np.dtype[Any]:
-        """What kernels see elements as."""
+        """The type in which kernels see elements."""
         return np.dtype(f"u{max(1, DATA_TYPES[self.type].bits // 8)}")
 
 
@@ -54,14 +54,14 @@ def layout_of(form: Form) -> Layout:
 
 
 def meets(one: int, other: int) -> bool:
-    """Return whether one of two numbers of blocks in a dimension divides the other."""
+    """Return whether one of two block counts of a dimension divides the other."""
     return max(one, other) % min(one, other) == 0
 
 
 def lay_out(x: Layout, scale: Layout, zero: Layout, y: Layout) -> dict[str, Any]:
-    """Return the fields of the work record that say what runs there are and where they lie."""
+    """Return the fields of the work record about the runs and their layout."""
     tensors = (x, scale, zero, y)
-    order = sorted(range(len(x.shape)), key=lambda d: -abs(y.strides[d]))  # so that y is written as it lies
+    order = sorted(range(len(x.shape)), key=lambda d: -abs(y.strides[d]))  # so that y is written in memory order
     dimensions = [each for d in order for each in _split(d, tensors)]
     sizes, *strides = merge(*zip(*dimensions, strict=True)) if dimensions else merge((), (), (), (), ())
     n, block, steps, left = _run(sizes, strides)
@@ -86,7 +86,7 @@ def lay_out(x: Layout, scale: Layout, zero: Layout, y: Layout) -> dict[str, Any]
 
 
 def _split(d: int, tensors: tuple[Layout, ...]) -> list[tuple[int, ...]]:
-    """Return the dimensions that dimension d is split into: a size, and a stride of each tensor."""
+    """Return the dimensions into which dimension d is split: a size, and a stride of each tensor."""
     n = tensors[0].shape[d]
     blocks = [n // tensor.shape[d] for tensor in tensors]  # 1 for x and y
     units = sorted({1, *[block for block in blocks if block < n]}, reverse=True)
@@ -102,7 +102,7 @@ def _split(d: int, tensors: tuple[Layout, ...]) -> list[tuple[int, ...]]:
 
 
 def _run(sizes: list[int], strides: list[list[int]]) -> tuple[int, int, list[int], int]:
-    """Return the elements of a run, those that share a scale, the step of each tensor, and the dimensions left."""
+    """Return the elements of a run, those that share a scale, the step of each tensor, and the remaining dimensions."""
     x, scale, zero, y = strides
     n, left, steps = sizes[-1], len(sizes) - 1, [own[-1] for own in strides]
     if scale[-1] or zero[-1]:
@@ -113,7 +113,7 @@ def _run(sizes: list[int], strides: list[list[int]]) -> tuple[int, int, list[int
 
 
 def _is_direct(x: Layout, y: Layout) -> bool:
-    """Return whether the inner loop of a kernel takes elements of x as they are, and writes those of y."""
+    """Return whether a kernel's inner loop reads elements of x and writes those of y directly."""
     if x.is_packed or y.is_packed:
         return False
     if y.type in _FLOATS:
@@ -133,11 +133,11 @@ def _form(tensor: Layout) -> dict[str, int]:
     }
 
 
-# Without compilation NumPy reads and writes tensors of 4 bits: two elements are in a byte, the first in the low bits.
+# Without compilation, NumPy reads and writes 4-bit tensors: each byte has two elements, the first in the low bits.
 
 
 def elements_of(tensor: TensorDesc, array: Array) -> Array:
-    """Return the elements of a tensor; those of 4 bits as int8 or uint8."""
+    """Return the elements of a tensor; 4-bit ones as int8 or uint8."""
     if tensor.data_type.bits > 4:
         return array
     is_signed = tensor.data_type is TensorDataType.INT4
@@ -151,7 +151,7 @@ def elements_of(tensor: TensorDesc, array: Array) -> Array:
 
 
 def store_elements(tensor: TensorDesc, values: Array, array: Array) -> None:
-    """Write integers of 8 bits, clipped, to a tensor of 4 bits."""
+    """Write 8-bit integers, clipped, to a 4-bit tensor."""
     is_signed = tensor.data_type is TensorDataType.INT4
     clipped = np.clip(values, *((-8, 7) if is_signed else (0, 15)))
     if array.dtype != np.uint8:

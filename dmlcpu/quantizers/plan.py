@@ -1,4 +1,4 @@
-"""How quantizers are carried out: how the work is cut, and what the kernels read."""
+"""Plans of quantizers: how the work is cut, and what the kernels read."""
 
 import functools
 import logging
@@ -34,14 +34,14 @@ Layouts = tuple[Layout, Layout, Layout, Layout]  # of x, scale, zero point and y
 
 @functools.lru_cache(maxsize=1024)
 def prepare(operator: str, forms: tuple[Any, ...], options: tuple[Any, ...], budget: Budget) -> Prepared:
-    """Return how calls are carried out. forms: those of `check`, and y's strides; options: those of `check`."""
+    """Return the prepared call. forms: those of `check`, and y's strides; options: those of `check`."""
     call, converters = check(operator, forms[:3], options)
     return converting(plan(call, fitting(forms[3], call.x.shape), budget), converters)
 
 
 @functools.lru_cache(maxsize=1024)
 def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
-    """Return how what has been checked is carried out."""
+    """Return the plan of a checked call."""
     y = Form(call.x.shape, call.dtype, y_strides)
     results = (Tensor(y.shape, y.dtype),)
     if 0 in y.shape:
@@ -66,7 +66,7 @@ def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
 
 
 def layouts_of(operator: str, x: Layout, scale: Layout, zero: Layout | None, y: Layout) -> Layouts:
-    """Return the layouts of all tensors; a missing zero point is one 0."""
+    """Return the layouts of all tensors; a missing zero point is a single 0."""
     if zero is None:
         ndim, quantized = len(x.shape), x if operator == "dequantize_linear" else y
         zero = Layout((1,) * ndim, (0,) * ndim, quantized.type)
@@ -78,15 +78,15 @@ class Plan(Prepared):
     """The kernel and the work record for one set of layouts."""
 
     row: Row
-    call: Callable[..., Any]  # the kernel, for the parts that the work is cut into
+    call: Callable[..., Any]  # the kernel, for this number of parts
     work: Array
-    words: tuple[np.dtype[Any], ...]  # what kernels see x, zero point and y as
-    zero: Array  # the zero point of calls without an array of them
-    is_checked: bool  # the scales are
+    words: tuple[np.dtype[Any], ...]  # the types in which kernels see x, zero point and y
+    zero: Array  # the zero point of calls without an array of zero points
+    is_checked: bool  # whether the scales are checked
     view: Callable[..., Array]  # returns the words of an array
 
     def run(self, x: Array, scale: Array, zero_point: Array | None, y: Array) -> bool | None:
-        """Run; return True if scales are refused."""
+        """Run; return True if a scale is refused."""
         view, (x_word, zero_word, y_word) = self.view, self.words
         scales = view(scale, FLOAT)
         if not self.is_checked and not (are_positive(scales) if view is frombuffer else is_usable(scale)):
@@ -115,7 +115,7 @@ def plan_layouts(
     """Return the plan for tensors of these layouts.
 
     known: the zero point if it is a number, whether scales are checked, whether all arrays are packed; results: for
-    calls that make them.
+    calls that allocate them.
     """
     number, is_checked, is_packed = known
     row, fields, parts = cut(operator, layouts, budget)
@@ -138,7 +138,7 @@ def plan_layouts(
 
 
 def cut(operator: str, layouts: Layouts, budget: Budget) -> tuple[Row, Array, int]:
-    """Return the kernel of an operator, its work record, and into how many parts the work is cut."""
+    """Return the kernel of an operator, its work record, and the number of parts."""
     x, _, _, y = layouts
     stage = "dequantize" if operator == "dequantize_linear" else "quantize"
     row: Row = registry.find(operator, stage, budget.kernel)
@@ -151,7 +151,7 @@ def cut(operator: str, layouts: Layouts, budget: Budget) -> tuple[Row, Array, in
 
 
 def _nanoseconds(fields: dict[str, Any]) -> int:
-    """Return what the work takes on one thread, within a factor of 2 (Zen 5)."""
+    """Return the time of the work on one thread, within a factor of 2 (Zen 5)."""
     x, y = fields["x"], fields["y"]
     is_strided = x["step"] != 1 or y["step"] != 1 or NIBBLE in (x["kind"], y["kind"])
     each = (0.12 if fields["is_direct"] else 0.2) + is_strided + 0.2 * (fields["block"] == 1)
@@ -160,7 +160,7 @@ def _nanoseconds(fields: dict[str, Any]) -> int:
 
 
 def _most_parts(fields: dict[str, Any]) -> int:
-    """Return how many parts there may be: threads must not write to one byte."""
+    """Return the greatest number of parts: two threads must not write to one byte."""
     y, items = fields["y"], int(fields["items"])
     if y["kind"] != NIBBLE:
         return items
@@ -169,7 +169,7 @@ def _most_parts(fields: dict[str, Any]) -> int:
 
 
 def _in_pieces(call: Call, y: Form, budget: Budget) -> Prepared:
-    """Return how a call with a short last block is carried out: what is before that block, and then the block."""
+    """Return the plan of a call with a short last block: first everything before that block, then the block."""
     axis, n = call.axis, call.x.shape[call.axis]
     whole = n // call.block_size
     even = whole * call.block_size
@@ -206,7 +206,7 @@ def _in_pieces(call: Call, y: Form, budget: Budget) -> Prepared:
 
 
 def _repeating(call: Call, zero_point: Form, repeats: list[tuple[int, int]], y: Form, budget: Budget) -> Prepared:
-    """Return how a call is carried out whose zero points are repeated first."""
+    """Return the plan of a call that first repeats its zero points."""
     shape = zero_point.shape
     wide = list(shape)
     for count, d in repeats:
@@ -223,12 +223,12 @@ def _repeating(call: Call, zero_point: Form, repeats: list[tuple[int, int]], y: 
 
 
 def _check_only(call: Call, x: Array, scale: Array, *others: Any) -> bool | None:
-    """Return True if scales are refused."""
+    """Return True if a scale is refused."""
     return None if call.is_checked or is_usable(scale) else True
 
 
 def _refer(call: Call, x: Array, scale: Array, zero_point: Any, y: Array) -> bool | None:
-    """Run by the reference; return True if scales are refused."""
+    """Run the reference; return True if a scale is refused."""
     if _check_only(call, x, scale):
         return True
     zero = zero_point.reshape(call.zero_point.shape) if call.zero_point else call.zero
@@ -239,5 +239,5 @@ def _refer(call: Call, x: Array, scale: Array, zero_point: Any, y: Array) -> boo
 
 
 def workspace_of() -> int:
-    """Return the most bytes of workspace that a call takes."""
+    """Return the peak bytes of workspace of a call."""
     return CELL * threads.most().threads * (SPACE_CELLS + RANGE_CELLS)

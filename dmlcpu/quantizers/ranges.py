@@ -1,4 +1,4 @@
-"""Integers of an array that is read a block at a time: twice, for its ranges, and to quantize it by them."""
+"""Integers of an array that is read twice, a block at a time: for its ranges, and to quantize it by them."""
 
 import math
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from dmlcpu.quantizers.dynamic import check_limits, check_range, kept_shape, lim
 from dmlcpu.quantizers.plan import plan, workspace_of
 from dmlcpu.runtime.threads import plan_for_now
 
-_HELD = 32  # bytes for each range: its limits, scale and zero point, and what these are made in
+_HELD = 32  # bytes for each range: limits, scale, zero point and temporary values
 
 
 class Quantized:
-    """A Source of the integers that another Source's elements become, once `find` has found scales and zero points.
+    """A Source of another Source's elements as integers, after `find` has found scales and zero points.
 
-    axis: whose elements share a range, counted from the first; None: all do.
+    axis: its elements share a range, counted from the first; None: all elements share one.
     """
 
     def __init__(self, operator: str, x: Source, axis: int | None, dtype: np.dtype[Any]) -> None:
@@ -33,7 +33,7 @@ class Quantized:
         self._operator, self._x, self._axis = operator, x, axis
 
     def find(self, memory: int, stopping: Callable[[], bool]) -> None:
-        """Find scales and zero points within `memory` bytes, or refuse what has none."""
+        """Find scales and zero points within `memory` bytes, or refuse elements without a range."""
         operator, axis = self._operator, self._axis
         limits = np.zeros((*self.scale.shape, 2), FLOAT)
         tile = cut_within(operator, memory, self.tiles(), self.needs)
@@ -59,7 +59,7 @@ class Quantized:
         if 0 in x.shape:
             return
         wide = self.scale.shape or (1,) * x.ndim
-        place: Any = ..., *_part(wide, region)  # with `...` an array of no dimensions stays one
+        place: Any = ..., *_part(wide, region)  # `...` keeps an array of no dimensions
         scale, zero = (each.reshape(wide)[place] for each in (self.scale, self.zero_point))
         of_x, of_scale, of_zero = [Form(*form_of(each)) for each in (x, scale, zero)]
         call = Call(QUANTIZE, of_x, of_scale, of_zero, zero=0, dtype=self.dtype, is_checked=True)
@@ -70,12 +70,12 @@ class Quantized:
         return tiles_of(Form(self.shape, self._x.dtype))
 
     def needs(self, tile: Shape) -> int:
-        """Return the bytes of two blocks of x, one as float32, and of its integers or ranges, and what is held."""
+        """Return the bytes of two blocks of x, one as float32, of its integers or ranges, and of what is held."""
         of_x, floats, y = (Tensor(tile, each).nbytes for each in (self._x.dtype, FLOAT, self.dtype))
         ranges = 1 if self._axis is None else math.prod(tile) // max(1, tile[self._axis])
         return 2 * of_x + floats + max(y, _HELD * ranges) + self.held + workspace_of()
 
 
 def _part(shape: Shape, region: Region) -> Region:
-    """Return the place of the scales of a region."""
+    """Return the position of the scales of a region."""
     return tuple(slice(0, 1) if n == 1 else each for n, each in zip(shape, region, strict=True))

@@ -1,1 +1,1 @@
-"""What argmax and argmin share."""
+"""Shared by argmax and argmin."""

@@ -1,4 +1,4 @@
-"""Checks of argmax and argmin: what their arguments are, and how these fit together."""
+"""Checks of the arguments of argmax and argmin."""
 
 import math
 from typing import Any, NamedTuple
@@ -13,18 +13,18 @@ from dmlcpu.errors import DmlError
 
 
 class Call(NamedTuple):
-    """What is computed, all of it checked."""
+    """A checked call."""
 
     operator: str
     x: Form
     axes: Shape  # the reduced dimensions, ascending
     select_last: bool
     keepdims: bool
-    dtype: np.dtype[Any]  # of the places
+    dtype: np.dtype[Any]  # of the positions
 
     @property
     def size(self) -> int:
-        """The elements of a set."""
+        """The number of elements of a set."""
         return math.prod([self.x.shape[d] for d in self.axes])
 
     @property
@@ -34,14 +34,14 @@ class Call(NamedTuple):
 
     @property
     def y(self) -> Tensor:
-        """The shape and type of the places."""
+        """The shape and type of the positions."""
         if self.keepdims:
             return Tensor(tuple([1 if d in self.axes else n for d, n in enumerate(self.x.shape)]), self.dtype)
         return Tensor(tuple([self.x.shape[d] for d in self.kept]), self.dtype)
 
 
 def check(operator: str, x: Form, axis: Any, select_last: Any, keepdims: Any, index_dtype: Any) -> Call:
-    """Return what is computed, or refuse it. The options are as they are given."""
+    """Return the checked call, or refuse it. The options are as given."""
     check_type(operator, "x", x.dtype, NUMBERS)
     axes = _axes(operator, axis, len(x.shape))
     select_last = check_flag(operator, "select_last", select_last)

@@ -1,4 +1,4 @@
-"""argmax and argmin on an array that is read, and places that are written, a block at a time; large sets are cut."""
+"""argmax and argmin in blocks: x is read, and positions are written, a block at a time; large sets are cut."""
 
 import itertools
 import math
@@ -23,7 +23,7 @@ SOURCES = ("x",)
 
 
 def blocks_of(operator: Any) -> SimpleNamespace:
-    """Return what a module of blocks has, for a row of the table of operators."""
+    """Return the functions of a blocks module, for a row of the table of operators."""
     function = operator.function
     return SimpleNamespace(SOURCES=SOURCES, estimate=partial(estimate, function), run=partial(run, function))
 
@@ -43,11 +43,11 @@ def run(
     memory: int,
     stopping: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Write the places, block by block within `memory` bytes."""
+    """Write the positions, block by block within `memory` bytes."""
     source, call = _checked(function, arguments)
     tile = cut_within(call.operator, memory, _tiles(call), partial(_needs, call))
     options = {"axis": call.axes or None, "select_last": call.select_last, "keepdims": True}
-    best: Any = None  # elements and places of the sets that are read, as far as they are
+    best: Any = None  # elements and positions of the best so far of the current sets
     for region, block in read_blocks(source, _regions(call, tile), stopping):
         first, size = _place(call, region), math.prod([extent(region)[d] for d in call.axes])
         places = function(block, **options)
@@ -61,7 +61,7 @@ def run(
 
 
 def _checked(function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[Source, Call]:
-    """Return x and what is computed."""
+    """Return x and the checked call."""
     operator, given = function.__name__, bind(function, arguments)
     source, given["x"] = as_source(operator, "x", given["x"])
     (_, x, _, *options), _ = request(operator, **given, out=None)
@@ -81,7 +81,7 @@ def _tiles(call: Call) -> Iterator[Shape]:
 
 
 def _regions(call: Call, tile: Shape) -> Iterator[Region]:
-    """Yield the regions of a tile's size: those of some sets one after the other, in the order of their elements."""
+    """Yield regions of a tile's size: those of some sets in element order, then those of the next sets."""
     kept, axes = (
         list(regions_of(*[tuple([sizes[d] for d in dimensions]) for sizes in (call.x.shape, tile)]))
         for dimensions in (call.kept, call.axes)
@@ -92,14 +92,14 @@ def _regions(call: Call, tile: Shape) -> Iterator[Region]:
 
 
 def _where(call: Call, region: Region) -> Region:
-    """Return the region of the places of a region's sets."""
+    """Return the region of the results of a region's sets."""
     if call.keepdims:
         return tuple([slice(0, 1) if d in call.axes else each for d, each in enumerate(region)])
     return tuple([region[d] for d in call.kept])
 
 
 def _place(call: Call, region: Region) -> int:
-    """Return the place in its set of the first element of a region."""
+    """Return the position of a region's first element in its set."""
     place = 0
     for d in call.axes:
         place = place * call.x.shape[d] + region[d].start
@@ -107,7 +107,7 @@ def _place(call: Call, region: Region) -> int:
 
 
 def _elements(call: Call, block: Array, places: Array) -> Array:
-    """Return the elements of a block that are at some places of their sets there."""
+    """Return the elements of a block at given positions of its sets."""
     indices: list[Any] = list(np.ogrid[tuple(map(slice, places.shape))])
     for d, own in zip(call.axes, np.unravel_index(places, [block.shape[d] for d in call.axes]), strict=True):
         indices[d] = own
@@ -118,18 +118,18 @@ def _elements(call: Call, block: Array, places: Array) -> Array:
 def _better(
     function: Callable[..., Any], call: Call, before: tuple[Array, Array], found: tuple[Array, Array]
 ) -> tuple[Array, Array]:
-    """Return the better of two winners of each set, as elements and places."""
+    """Return the better of two winners of each set, as elements and positions."""
     elements = np.stack([before[0], found[0]])
     is_found = function(elements, axis=0, select_last=call.select_last) == 1
     return np.where(is_found, found[0], before[0]), np.where(is_found, found[1], before[1])
 
 
 def _needs(call: Call, tile: Shape) -> int:
-    """Return the bytes of two blocks of x, of the workspace, and of what is made for each set of a block."""
+    """Return the bytes of two blocks of x, of the workspace, and of the temporary arrays for a block's sets."""
     block = call._replace(x=Form(tile, call.x.dtype), keepdims=True)
     sets = math.prod(block.y.shape)
     if block.size == call.size:
         each = np.dtype(np.int64).itemsize + call.dtype.itemsize
-    else:  # elements five times, places as often, an index for each axis, and a flag
+    else:  # five arrays of elements, five of positions, an index for each axis, and a flag
         each = 5 * (call.x.dtype.itemsize + 8) + 8 * len(call.axes) + 1
     return 2 * block.x.nbytes + _planned(block).workspace_bytes + sets * each

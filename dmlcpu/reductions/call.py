@@ -1,4 +1,4 @@
-"""What a call of argmax and argmin is made of: the key of its plan, its array, its output."""
+"""The parts of a call of argmax or argmin: the key of its plan, its array, its output."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from dmlcpu.common.prepared import Prepared, Request
 
 
 def request(operator: str, x: Any, axis: Any, select_last: Any, keepdims: Any, index_dtype: Any, out: Any) -> Request:
-    """Return the key of a prepared call, but for the budget, and the array that it reads."""
+    """Return the key of a prepared call, without the budget, and the array that it reads."""
     x, form = formed(operator, "x", x)
     if isinstance(axis, tuple | list):  # within a tuple of a key, True would be 1
         axis = tuple([as_integer(operator, f"axis[{i}]", each) for i, each in enumerate(axis)])

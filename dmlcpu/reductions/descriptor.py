@@ -1,4 +1,4 @@
-"""What the descs of argmax and argmin share."""
+"""Shared by the descs of argmax and argmin."""
 
 import math
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ _WITH_64 = (*UP_TO_32, *types("INT64 UINT64"))
 
 
 class ArgDesc(OperatorDesc[Array]):
-    """The base of ARGMAX and ARGMIN."""
+    """The base class of ARGMAX and ARGMIN."""
 
     __slots__ = ()
     KERNELS: ClassVar[str]  # the operator whose kernels compute it
@@ -40,7 +40,7 @@ class ArgDesc(OperatorDesc[Array]):
             if axis in axes[:i]:
                 raise self._refusal(f"Axes[{i}]", axis, "an axis that was not named before")
         reduced = tuple([1 if d in axes else n for d, n in enumerate(sizes)])
-        self._check_sizes("OutputTensor", self.output_tensor, reduced, "InputTensor.Sizes, but 1 along each of Axes")
+        self._check_sizes("OutputTensor", self.output_tensor, reduced, "InputTensor.Sizes, with 1 along each of Axes")
         size, data_type = math.prod([sizes[axis] for axis in axes]), self.output_tensor.data_type
         if self._takes("OutputTensor", self.output_tensor) and not fits(size, data_type.dtype):
             raise self._refusal("OutputTensor.DataType", data_type.name, f"a type that holds {size - 1}")

@@ -1,4 +1,4 @@
-"""What the examples of argmax and argmin share: small arrays, and calls as descs."""
+"""Shared by the examples of argmax and argmin: small arrays, and calls as descs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -34,5 +34,5 @@ def large(nbytes: int) -> Array:
 
 
 def numbers(rows: int, columns: int, dtype: str) -> Array:
-    """Return numbers in no order, some of them several times."""
+    """Return unordered numbers, some of them repeated."""
     return (np.arange(rows * columns) * 37 % 101).astype(dtype).reshape(rows, columns)

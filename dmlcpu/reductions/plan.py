@@ -1,4 +1,4 @@
-"""How argmax and argmin are carried out: which kernel, how the sets are cut into parts, and where they lie."""
+"""Plans of argmax and argmin: which kernel, how the sets are cut into parts, and their memory layout."""
 
 import functools
 import logging
@@ -29,11 +29,11 @@ from dmlcpu.runtime.threads import REFERENCE, Budget
 _log = logging.getLogger("dmlcpu")
 
 _INDEX_WORD = np.dtype(np.uint32)
-_COLUMNS = 8  # side by side, at least, for the kernel of columns
-_PIECE = 1024  # elements of a piece, at least
+_COLUMNS = 8  # the least number of adjacent sets for the columns kernel
+_PIECE = 1024  # the least number of elements of a piece
 
 
-@functools.lru_cache(maxsize=1024, typed=True)  # typed: 1 is no flag, though it equals True
+@functools.lru_cache(maxsize=1024, typed=True)  # typed: 1 is not a flag, although it equals True
 def prepare(
     operator: str,
     form: AnyForm,
@@ -44,12 +44,12 @@ def prepare(
     index_dtype: Any,
     budget: Budget,
 ) -> Prepared:
-    """Return how calls are carried out, or refuse them. form: of x; options as they are given."""
+    """Return the prepared call, or refuse it. form: of x; options as given."""
     return plan(check(operator, Form(*form), axis, select_last, keepdims, index_dtype), y_strides, budget)
 
 
 def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
-    """Return how what has been checked is carried out."""
+    """Return the plan of a checked call."""
     y = call.y
     if 0 in y.shape:
         return ByFunction(operator=call.operator, kernel="none", results=(y,), function=nothing)
@@ -64,10 +64,10 @@ class Plan(Prepared):
     """The kernels and the work record for one shape, layout and type."""
 
     row: registry.Row
-    call: Callable[..., Any]  # the kernel, for the parts that the work is cut into
-    merge: Callable[..., Any] | None  # chooses among the winners of pieces
-    work: Array  # what the kernels are given
-    word: np.dtype[Any]  # what they see elements as
+    call: Callable[..., Any]  # the kernel, for this number of parts
+    merge: Callable[..., Any] | None  # merges the winners of pieces
+    work: Array  # the work record of the kernels
+    word: np.dtype[Any]  # the type in which they see elements
 
     def run(self, x: Array, y: Array) -> None:
         """Run."""
@@ -86,7 +86,7 @@ class Plan(Prepared):
 
 
 class Layout(NamedTuple):
-    """Where the sets and their places lie, all in words: dimensions are merged where they can be."""
+    """The layout of the sets and their results, in words: dimensions are merged if possible."""
 
     n: int  # elements of a run
     step: int  # from one to the next
@@ -100,12 +100,12 @@ class Layout(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """The sets side by side in x."""
+        """The number of adjacent sets in x."""
         return self.sizes[-1] if self.x_strides[-1] == 1 else 1
 
 
 def _lay_out(call: Call, y: Form) -> Layout:
-    """Return the layout. Sets come in the order of x's memory; their elements in that of the tensor."""
+    """Return the layout. Sets are in x's memory order; their elements in the tensor's order."""
     x, axes = call.x, call.axes
     x_steps, y_steps = word_strides(x.steps, x.dtype.itemsize), word_strides(y.steps, _INDEX_WORD.itemsize)
     of_kept = [y_steps[d] for d in call.kept] if call.keepdims else y_steps
@@ -170,7 +170,7 @@ def _work(call: Call, layout: Layout, **cut: int) -> Array:
 
 
 def _key_map(call: Call) -> KeyMap:
-    """Return the map to keys, of which NaN has the greatest in both directions."""
+    """Return the map to keys, in which NaN has the greatest key in both directions."""
     data_type, width = DATA_TYPES[type_name(call.x.dtype)], call.x.dtype.itemsize
     is_largest = call.operator == "argmax"
     key_map = make_key_map(KINDS[data_type.kind], width, data_type.infinity, is_largest, nan_last=False)
@@ -178,7 +178,7 @@ def _key_map(call: Call) -> KeyMap:
 
 
 def _nanoseconds(call: Call, layout: Layout, is_scan: bool) -> int:
-    """Return what a call takes on one thread, within a factor of 2 (Zen 4)."""
+    """Return the time of a call on one thread, within a factor of 2 (Zen 4)."""
     width, rows, n = call.x.dtype.itemsize, math.prod(layout.sizes), layout.n
     if not is_scan:
         blocks = -(-rows // min(layout.columns, LINES * _lanes(width)))
@@ -196,6 +196,6 @@ def _lanes(width: int) -> int:
 
 
 def _refer(call: Call, x: Array, y: Array) -> None:
-    """Run by the reference."""
+    """Run the reference."""
     function = getattr(reference, call.operator)
     function(x, axis=call.axes, select_last=call.select_last, keepdims=call.keepdims, index_dtype=call.dtype, out=y)

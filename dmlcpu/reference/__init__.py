@@ -1,7 +1,7 @@
-"""The operators in plain NumPy: slow, obvious, and the oracle of every test.
+"""The operators in plain NumPy: slow, obvious, and the oracle for every test.
 
-The functions have the signatures and results of their namesakes in `dmlcpu`, which call these when compilation is
-switched off (NUMBA_DISABLE_JIT). The code shares nothing with the kernels, and assumes valid arguments.
+The functions have the signatures and results of the functions of the same names in `dmlcpu`, which call them if
+compilation is switched off (NUMBA_DISABLE_JIT). The code shares nothing with the kernels and assumes valid arguments.
 """
 
 from dmlcpu.reference.gathers import gather_elements

@@ -11,7 +11,7 @@ from dmlcpu.reference.sorts import written
 def gather_elements(
     x: "ArrayLike", indices: "ArrayLike", *, axis: int, mode: "Clipping" = "raise", out: "Array | None" = None
 ) -> "Array":
-    """Copy one element of each line after the other, in a Python loop. See `dmlcpu.gather_elements`.
+    """Copy the elements of each line one by one in a Python loop. See `dmlcpu.gather_elements`.
 
     Examples
     --------

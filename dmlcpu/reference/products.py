@@ -24,7 +24,7 @@ def quantized_matmul(
     out_dtype: "DTypeLike | None" = None,
     out: "Array | None" = None,
 ) -> "Array":
-    """Multiply in int64 and requantize, one formula a line. See `dmlcpu.quantized_matmul`.
+    """Multiply in int64 and requantize, one formula in each line. See `dmlcpu.quantized_matmul`.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def quantized_matmul(
         mul = _of_rows(a_scale, np.float32) * _of_columns(b_scale, np.float32) / _of_rows(y_scale, np.float32)
         product = np.where(acc == 0, np.float32(0), acc.astype(np.float32) * mul)
     limits = np.iinfo(out_dtype)
-    # An int64 could not hold every rounded number; 1e6 is beyond every zero point and limit.
+    # An int64 cannot hold every rounded number; 1e6 is beyond every zero point and limit.
     rounded = np.rint(np.clip(product, -1e6, 1e6)).astype(np.int64)
     y = np.clip(rounded + _of_rows(y_zero_point, np.int64), limits.min, limits.max).astype(out_dtype)
     return _finished(y, a, b, out)
@@ -84,9 +84,9 @@ def matmul_integer_to_float(
     out_dtype: "DTypeLike | None" = None,
     out: "Array | None" = None,
 ) -> "Array":
-    """Multiply in integers and scale, one rounding a line. See `dmlcpu.matmul_integer_to_float`.
+    """Multiply in integers and scale, one rounding in each line. See `dmlcpu.matmul_integer_to_float`.
 
-    Operands may be of 16 and 32 bits, too: their sums are Python's integers.
+    Operands may also have 16 or 32 bits: their sums are Python integers.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def matmul_top_k(
     exclude: Any = None,
     out: "Pair | None" = None,
 ) -> "MatmulTopK":
-    """Compute all scores, then rank them, or in each row those of allowed columns. See `dmlcpu.matmul_top_k`.
+    """Compute all scores, then rank those of the allowed columns in each row. See `dmlcpu.matmul_top_k`.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def matmul_top_k(
 
 
 def _excluded(exclude: Any, rows: Array) -> Array:
-    """Return which columns are excluded, a bool for each element of rows."""
+    """Return the excluded columns, a bool for each score."""
     excluded = np.zeros(rows.shape, bool)
     if hasattr(exclude, "toarray"):
         return np.asarray(exclude.toarray() != 0)
@@ -213,13 +213,13 @@ def _excluded(exclude: Any, rows: Array) -> Array:
 
 
 def _of_last(bias: ArrayLike | None, scores: Array, dtype: DTypeLike) -> Array:
-    """Return a bias of columns, (N,) or (..., 1, N), that broadcasts to scores, whose rows a 1-D operand drops."""
+    """Return a column bias, (N,) or (..., 1, N), that broadcasts to scores, which lack rows if an operand is 1-D."""
     array = np.asarray(0 if bias is None else bias).astype(dtype)
     return array if array.ndim <= scores.ndim else np.squeeze(array, axis=-2)
 
 
 def _rounded(integers: Array) -> Array:
-    """Return Python's integers as float32, rounded half to even: to multiples of a unit that leaves 24 bits."""
+    """Return Python integers as float32, rounded half to even to multiples of a unit that leaves 24 bits."""
     units = [1 << max(0, n.bit_length() - 24) for n in integers.flat]
     numbers = [float(round(Fraction(n, unit)) * unit) for n, unit in zip(integers.flat, units, strict=True)]
     return np.array(numbers, np.float32).reshape(integers.shape)
@@ -228,7 +228,7 @@ def _rounded(integers: Array) -> Array:
 def _sums(
     a: Array, a_zero_point: ArrayLike | None, b: Array, b_zero_point: ArrayLike | None, dtype: DTypeLike = np.int64
 ) -> Array:
-    """Return the exact product of two operands less their zero points, as matrices; dtype: object for any integers."""
+    """Return the exact product of two operands less their zero points, as matrices; dtype object: any integers."""
     matrix_a = a[None, :] if a.ndim == 1 else a
     matrix_b = b[:, None] if b.ndim == 1 else b
     result: Array = (matrix_a.astype(dtype) - _of_rows(a_zero_point, dtype)) @ (
@@ -238,7 +238,7 @@ def _sums(
 
 
 def _finished(y: Array, a: Array, b: Array, out: Array | None) -> Array:
-    """Drop the dimensions that 1-D operands do not have, and write to `out` if there is one."""
+    """Drop the dimensions that 1-D operands lack, and write to `out` if given."""
     drop = tuple(axis for axis, operand in ((-2, a), (-1, b)) if operand.ndim == 1)
     return written(np.squeeze(y, axis=drop), out)
 

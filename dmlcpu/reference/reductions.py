@@ -19,7 +19,7 @@ def argmax(
     index_dtype: "DTypeLike" = np.int64,
     out: "Array | None" = None,
 ) -> "Array":
-    """Find the greatest element of each set by NumPy's argmax. See `dmlcpu.argmax`.
+    """Find the greatest element of each set with NumPy's argmax. See `dmlcpu.argmax`.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def argmin(
     index_dtype: "DTypeLike" = np.int64,
     out: "Array | None" = None,
 ) -> "Array":
-    """Find the smallest element of each set by NumPy's argmin. See `dmlcpu.argmin`.
+    """Find the smallest element of each set with NumPy's argmin. See `dmlcpu.argmin`.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def _places(
     index_dtype: DTypeLike,
     out: Array | None,
 ) -> Array:
-    """Make the reduced dimensions one, in their order, after the others; then find the places along it."""
+    """Merge the reduced dimensions, in order, into a last one; then find the positions along it."""
     given = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     axes = sorted(each % x.ndim for each in given)
     kept = [d for d in range(x.ndim) if d not in axes]

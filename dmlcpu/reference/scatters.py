@@ -18,7 +18,7 @@ def scatter_nd(
     mode: "OutOfRange" = "raise",
     out: "Array | None" = None,
 ) -> "Array":
-    """Apply one update after the other in a Python loop. See `dmlcpu.scatter_nd`.
+    """Apply updates one by one in a Python loop. See `dmlcpu.scatter_nd`.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def scatter_nd(
                 raise IndexError(f"indices{list(where)} is out of range")
             continue
         place: tuple[Any, ...] = (*target, ...)
-        mine = result[place]  # the ellipsis makes it a view, even of one element
+        mine = result[place]  # a view, even of one element, due to the ellipsis
         mine[...] = _combined(mine, updates[(*where, ...)], reduction)
     return written(result, out)
 
@@ -55,7 +55,7 @@ def scatter_elements(
     mode: "OutOfRange" = "raise",
     out: "Array | None" = None,
 ) -> "Array":
-    """Apply one update of each line after the other, in a Python loop. See `dmlcpu.scatter_elements`.
+    """Apply the updates of each line one by one in a Python loop. See `dmlcpu.scatter_elements`.
 
     Examples
     --------
@@ -77,12 +77,12 @@ def scatter_elements(
 
 
 def axis_first(array: Array, axis: int) -> Array:
-    """Return a view in which the axis comes first, and another dimension follows even if there was none."""
+    """Return a view with the axis first, and at least one more dimension."""
     return np.moveaxis(array, axis, 0) if array.ndim > 1 else array[:, None]
 
 
 def in_range(index: int, size: int, mode: str) -> int | None:
-    """Return an index counted from the first element, within a size; None if it is dropped."""
+    """Return an index counted from the first element, within the size; None if it is dropped."""
     index = index + size if index < 0 else index
     if mode == "clip":
         return min(max(index, 0), size - 1)
@@ -118,5 +118,5 @@ def _combined(mine: Array, update: Array, reduction: str) -> Array:
     if result.dtype.kind in "iu":
         return result
     for part in [result.real, result.imag] if result.dtype.kind == "c" else [result]:
-        part[is_nan(part)] = np.nan  # one quiet NaN, whatever the operands' payloads
+        part[is_nan(part)] = np.nan  # one quiet NaN for all payloads of the operands
     return result

@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike
 
 from dmlcpu.annotations import Array, Metric
 
-_NEARLY_ONE = 1 - 2.0**-40  # of a cosine: then it is looked whether vectors are multiples of each other
-_LEAST, _MOST = 2.0**-900, 2.0**1000  # a product of two sums of squares of which one root is taken
+_NEARLY_ONE = 1 - 2.0**-40  # cosines from here on are checked exactly, as vectors may be multiples of each other
+_LEAST, _MOST = 2.0**-900, 2.0**1000  # bounds of a product of two sums of squares whose root is taken at once
 
 
 def knn(
@@ -90,7 +90,7 @@ def _exact_scores(query: Array, v: Array, metric: str) -> Array:
 
 
 def sums_by_eight(terms: Array) -> Array:
-    """Return sums along the last axis: of every eighth term, then of these sums by halves: 0 and 4, ..., 0 and 1."""
+    """Return sums along the last axis: of every eighth term, then of halves of these sums: 0 and 4, ..., 0 and 1."""
     sums = [np.zeros(terms.shape[:-1]) for _ in range(8)]
     for i in range(terms.shape[-1]):
         sums[i % 8] = sums[i % 8] + terms[..., i]
@@ -132,7 +132,7 @@ def int8_knn(
 
 
 def _scores_of_bytes(q: Array, v: Array, metric: str) -> tuple[Array, Array]:
-    """Return what selects the best, the largest, and the scores; of l2 distances, all (M, N)."""
+    """Return selection values, of which the largest are the best, and scores, for l2 the distances; all (M, N)."""
     a, a_scale = quantized(q)
     b, b_scale = quantized(v)
     sums, a_squares, b_squares = a @ b.T, (a * a).sum(axis=1), (b * b).sum(axis=1)
@@ -160,12 +160,12 @@ def _scores_of_bytes(q: Array, v: Array, metric: str) -> tuple[Array, Array]:
 
 
 def _settled(scores: Array, sums: Array, squares: Array) -> tuple[Array, Array]:
-    """Return what selects the best of cosines, and these: those of nearly 1 are exact, and 1 only where they are 1."""
+    """Return selection values and cosines: cosines near 1 are exact, and 1 only if they are exactly 1."""
     near = scores > np.float32(1 - 2.0**-18)
     roots = np.sqrt(np.where(near, squares, 1))
     exact = np.where(sums * sums == squares, 1.0, np.minimum(sums / roots, 1 - 2.0**-53))
-    told = np.where(exact == 1, np.float32(1), np.minimum(exact.astype(np.float32), np.float32(1 - 2.0**-24)))
-    return np.where(near, 2 * exact, scores), np.where(near, told, np.clip(scores, -1, 1))
+    nearly = np.where(exact == 1, np.float32(1), np.minimum(exact.astype(np.float32), np.float32(1 - 2.0**-24)))
+    return np.where(near, 2 * exact, scores), np.where(near, nearly, np.clip(scores, -1, 1))
 
 
 def quantized(x: Array) -> tuple[Array, Array]:

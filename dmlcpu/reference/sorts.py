@@ -28,7 +28,7 @@ def top_k(
     index_dtype: "DTypeLike" = np.int64,
     out: "tuple[Array, Array] | None" = None,
 ) -> "TopK":
-    """Rank every element and sort all ranks stably, also with ``sorted=False``. See `dmlcpu.top_k`.
+    """Rank all elements and sort the ranks stably, also with ``sorted=False``. See `dmlcpu.top_k`.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def _order(x: Array, axis: int, ascending: bool, nan: "Nan") -> Array:
     """Return the positions of the elements of each sequence in order."""
     with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
         exact = x if x.dtype.kind in "biu" else x.astype(np.float64)  # every floating type widens without loss
-    # Equal elements, both zeros and all NaNs share a rank; NaN has the last.
+    # Equal elements, both zeros and all NaNs share a rank; NaN has the last one.
     ranks = np.unique(exact, return_inverse=True)[1].reshape(x.shape)
     ranks = ranks if ascending else -ranks
     if nan == "last":
@@ -132,7 +132,7 @@ def _order(x: Array, axis: int, ascending: bool, nan: "Nan") -> Array:
 
 
 def _last(dtype: np.dtype[Any], smallest: bool) -> Any:
-    """Return the number that comes last when the largest, or the smallest, come first."""
+    """Return the number that comes last if the largest, or the smallest, come first."""
     if dtype.kind == "b":
         return smallest
     if dtype.kind in "iu":
@@ -141,7 +141,7 @@ def _last(dtype: np.dtype[Any], smallest: bool) -> Any:
 
 
 def written(y: Array, out: Array | None) -> Array:
-    """Return a result, in `out` if there is one."""
+    """Return a result, in `out` if given."""
     if out is None:
         return y
     np.copyto(out, y)

@@ -75,7 +75,7 @@ def nanoseconds(builder) -> types.int64:
 def running_time(builder, thread) -> types.int64:
     """Return for how long a thread of this process has run on a processor, in nanoseconds; thread: Linux's number.
 
-    Where the system does not tell, or only counts ticks (as gVisor does, of 10 ms), it is taken to run all the time.
+    If the system does not report it, or only counts ticks (gVisor's are 10 ms), the thread counts as always running.
     """
     clock = builder.or_(builder.shl(builder.not_(thread), _LONG(3)), _LONG(_THREAD_CLOCK))
     ran, now = [_emit_clock(builder, each) for each in (builder.trunc(clock, _INT), _INT(_MONOTONIC))]

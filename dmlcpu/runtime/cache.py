@@ -94,7 +94,7 @@ class Files:
         self._folder, self._base, self._state = folder, base, state
 
     def path(self, key: object) -> Path:
-        """Return where the entry of a key is; the texts of Numba's types tell them apart."""
+        """Return the path of a key's entry; the texts of Numba's types distinguish keys."""
         return self._folder / f"{self._base}.{_digest(repr(key).encode()).hex()[:16]}.nbc"
 
     def _header(self, path: Path) -> bytes:
@@ -164,7 +164,9 @@ def _check(folder: Path) -> None:
     if not _warned_of_others and (place := exposed(folder)) is not None:
         _warned_of_others = True
         found = f"others may write to {place}: compiled kernels in {folder} may be theirs, and they run"
-        warnings.warn(f"{found}. Set NUMBA_CACHE_DIR to a folder of your own.", RuntimeWarning, stacklevel=2)
+        warnings.warn(
+            f"{found}. Set NUMBA_CACHE_DIR to a folder that only you can write to.", RuntimeWarning, stacklevel=2
+        )
 
 
 def _digest(content: bytes | memoryview) -> bytes:

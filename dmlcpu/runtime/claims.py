@@ -1,8 +1,8 @@
 """Claims to what one caller at a time may have; the others do not wait.
 
 A lock that all callers try to acquire would stay taken after an interrupt (a signal handler that raises) right after
-`acquire`. A ``with`` takes and releases a lock in C, with no handler in between. So each caller takes a lock of its own
-by ``with``, and the oldest lock that is taken counts.
+`acquire`. A ``with`` takes and releases a lock in C, with no handler in between. So each caller takes its own lock with
+``with``, and the oldest held lock counts.
 """
 
 import threading
@@ -16,7 +16,7 @@ class Claims:
         self._locks: dict[weakref.ref[threading.Lock], None] = {}
 
     def grant(self, mine: threading.Lock) -> bool:
-        """Return whether the caller, who has taken this new lock by ``with``, is the only one."""
+        """Return whether the caller, which holds this new lock with ``with``, is the only one."""
         self._locks[weakref.ref(mine)] = None
         for reference in list(self._locks):
             lock = reference()

@@ -133,7 +133,7 @@ def flat_array(context: Any, builder: Any, kind: Any, data: Any, length: Any) ->
 
 
 def emit_prefetch(builder: Any, place: Any, level: int = 1) -> None:
-    """Emit a prefetch of the cache line at a place into the cache of a level, 1 to 3, and those behind it."""
+    """Emit a prefetch of the cache line at a place into the cache of a level, 1 to 3, and larger ones."""
     address = builder.bitcast(place, _POINTER)
     function = builder.module.declare_intrinsic(
         "llvm.prefetch", [_POINTER], ir.FunctionType(ir.VoidType(), [_POINTER, _INT, _INT, _INT])
@@ -152,8 +152,8 @@ def emit_prefetch_line(builder: Any, array: Elements, index: Any, level: int = 1
 def emit_barrier(builder: Any) -> None:
     """Emit nothing, but keep LLVM from moving or joining loads and stores across it.
 
-    Of a store of either what was loaded there or another vector, LLVM makes a masked store, if no other store comes in
-    between. By AVX2 one takes Zen 3 some 40 cycles.
+    LLVM makes a store of either the loaded vector or another one a masked store if no other store comes in between.
+    With AVX2, a masked store takes about 40 cycles on Zen 3.
     """
     builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
 

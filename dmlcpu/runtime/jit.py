@@ -31,7 +31,7 @@ _HELPER_OPTIONS = {**_KERNEL_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrap
 
 
 class _LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """The LLVM code of a helper, which kernels link. It gets no machine code of its own, which would never run.
+    """The LLVM code of a helper, which kernels link. It gets no separate machine code, which would never run.
 
     Numba would make that: a seventh of the time of a first call.
     """
@@ -72,7 +72,7 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def compile_helper(function: Callable[..., Any], **options: Any) -> Any:
-    """Make a helper that is compiled with these options of Numba."""
+    """Make a helper that is compiled with these Numba options."""
     return njit(**options, pipeline_class=_HelperCompiler)(function)
 
 

@@ -1,7 +1,7 @@
 """Numba's threading layers: used on systems other than Linux, and if the user asks for one.
 
-Starting one leaves nothing behind: neither in the environment that child processes inherit, nor in the thread counts of
-other users of the same library.
+Starting one changes neither the environment that child processes inherit, nor the thread counts of other users of the
+same library.
 """
 
 import ctypes
@@ -134,7 +134,7 @@ class NumbaLayer:
 def start() -> None:
     """Start Numba's layer; while it loads GNU OpenMP, the environment says how long that spins, unless the user did.
 
-    OpenMP's layer is started on a thread of its own: it sets the number of OpenMP threads for the thread that starts
+    OpenMP's layer is started on a separate thread: it sets the number of OpenMP threads for the thread that starts
     it, and other libraries (PyTorch, for one) may use the same OpenMP. TBB's is started here: only the thread that
     starts it may fork.
     """

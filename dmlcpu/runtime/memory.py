@@ -119,10 +119,10 @@ def aligned_empty(length: int, dtype: Any) -> Array:
 def words(array: Array, word: np.dtype[Any]) -> Array:
     """Return the memory that `array` spans as a flat array of words, without a copy.
 
-    Kernels are compiled for flat contiguous arrays of one unsigned type a width, whatever the array's shape, strides,
-    type or write protection; they get `first_word` and the strides beside it. The array must not be empty, and its
-    address and strides must be multiples of the word's size. The result is writable even if `array` is not: write only
-    to outputs.
+    Kernels are compiled for flat contiguous arrays of one unsigned type a width, for any shape, strides, type or write
+    protection of the array; they also get `first_word` and the strides. The array must not be empty, and its address
+    and strides must be multiples of the word's size. The result is writable even if `array` is not: write only to
+    outputs.
     """
     if array.flags.num & PLAIN == PLAIN:
         return frombuffer(array, word)

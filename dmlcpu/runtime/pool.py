@@ -3,8 +3,8 @@
 Each helper has a box through which it is handed launches (boxes.py). A helper whose core is busy costs nothing but its
 help, and callers in several threads do not wait for one another.
 
-Measured on two virtual cores of Zen 4 (Linux 6.18), int8 product 100 x 768 x 2304, ms: called in a row / after 30 ms
-of sleep / beside a process that computes on one core. One thread 0.90 / 1.23 / 0.91; these threads 0.54 / 1.06 / 0.89;
+Measured on two virtual cores of Zen 4 (Linux 6.18), int8 product 100 x 768 x 2304, ms: called in a row / after 30 ms of
+sleep / next to a process that computes on one core. One thread 0.90 / 1.23 / 0.91; these threads 0.54 / 1.06 / 0.89;
 TBB 0.80 / 1.36 / 0.99; GNU OpenMP 0.54 / 5.8 / 8.0, with GOMP_SPINCOUNT=1000 1.02 / 1.37 / 1.03.
 """
 

@@ -61,7 +61,7 @@ class Budget(NamedTuple):
 def parts_for(threads: int, pieces: int, most: int = MOST_PARTS) -> int:
     """Return into how many parts to cut work of which parts cost nothing extra, at most `most` if threads are fewer.
 
-    Of several parts a thread, fast cores take what slow ones do not get to: 8 fast cores and 8 that are half as fast
+    With several parts a thread, fast cores take what slow ones do not get to: 8 fast cores and 8 that are half as fast
     give 8.8 of 12.4 times one core with one part a thread, and 11.7 with four. And of 1,000 rows no thread of 61 gets
     more than 1.1 times the mean with eight. Two threads have one part each.
     """

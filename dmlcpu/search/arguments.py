@@ -14,11 +14,11 @@ from dmlcpu.search.spaces import FLOATS, Space, as_vectors
 from dmlcpu.search.vectors import Stored, storable, stored_of
 from dmlcpu.selection.exclusions import allowed_of
 
-_MOST_BITS = 1 << 31  # that say what each query may find: 256 MiB
+_MOST_BITS = 1 << 31  # of the vectors that each query may find: 256 MiB
 
 
 def as_count(operator: str, field: str, value: Any, least: int = 0) -> int:
-    """Return a number of things."""
+    """Return a count."""
     count = as_integer(operator, field, value)
     if not least <= count < 1 << 31:
         raise DmlError(operator, field, str(count), f"an integer of at least {least}, below 2**31")
@@ -36,7 +36,7 @@ def as_ids(operator: str, field: str, value: Any) -> Array:
 
 
 def as_new_ids(operator: str, value: Any, count: int, before: Stored | None) -> Array:
-    """Return the ids of new vectors; before: the vectors that there are, which have ids of their own."""
+    """Return the ids of new vectors; before: the existing vectors and their ids."""
     ids = as_ids(operator, "ids", value)
     if ids.shape != (count,) or np.ndim(value) != 1:
         raise BindingError(operator, "ids.shape", str(np.shape(value)), f"({count},), one id a vector")
@@ -56,7 +56,7 @@ def as_new_ids(operator: str, value: Any, count: int, before: Stored | None) -> 
 
 
 def as_float_vectors(operator: str, value: Any, shape: tuple[int, ...]) -> Array:
-    """Return float vectors to rescore with; of a .npy file, memory-mapped, so that its numbers are not looked at."""
+    """Return float vectors for rescoring; those in a .npy file are memory-mapped, so their numbers are not checked."""
     is_file = isinstance(value, str | os.PathLike)
     if is_file:
         from dmlcpu.search.storage import mapped
@@ -115,7 +115,7 @@ def check_ids_alike(operator: str, before: Stored, ids: Any) -> None:
 def as_additions(
     operator: str, space: Space, before: Stored, vectors: Any, ids: Any, floats: Any
 ) -> tuple[Stored, Stored]:
-    """Return the vectors that there are, and those to be added, with the same arrays; or refuse the latter."""
+    """Return the existing vectors and the added ones, with the same arrays; or refuse the latter."""
     given = as_vectors(operator, "vectors", vectors)
     if given.shape[1] != space.depth:
         raise BindingError(operator, "vectors.shape", str(given.shape), f"(n, {space.depth})")

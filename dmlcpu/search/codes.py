@@ -1,12 +1,12 @@
-"""Codes of float vectors, one byte a number, and what bounds the products that they stand for.
+"""Codes of float vectors, one byte a number, and bounds of the products that they represent.
 
 docs/exact_search.rst derives the bounds. A vector v (for cosines, v divided by its length) is w = R (v - centre) *
 factor; a query likewise is u. With codes c, g and scales a, b:
 
     u . w <= a * (b * (g . c) + |u| * lost + |u - b g| * length)
 
-where `lost` bounds |w / a - c| and `length` bounds |c| for all vectors of the index. So what differs from vector to
-vector is one scale and one bias.
+where `lost` bounds |w / a - c| and `length` bounds |c| for all vectors of the index. So only one scale and one bias
+differ from vector to vector.
 """
 
 import functools
@@ -55,7 +55,7 @@ _SUMMED = 1 + 2.0**-10  # of float32 sums of up to 16,384 squares
 _MULTIPLIED = 2.0**-21  # of the selection's float32 operations, relative to the product of lengths
 _LOWEST = float(np.finfo(np.float32).min)
 UNDERFLOW = np.float32(2.0**-120)  # of float32 operations
-_FAR_CENTRE = 0.25  # of the length of queries: then it is looked whether they are better left where they are
+_FAR_CENTRE = 0.25  # of the length of queries: from here on it is checked whether not centring them is better
 
 
 class Frame(NamedTuple):
@@ -132,7 +132,7 @@ def frame_of(metric: Metric, vectors: Array) -> Frame:
 def signs_of(depth: int) -> Array:
     """Return what the rotation multiplies by before it mixes, float32 (D,): signs, and a scale that keeps lengths.
 
-    The signs are bits that look random, the same for ever: an index is searched as it was built.
+    The signs are fixed pseudo-random bits: searches use those with which the index was built.
     """
     mixed = np.arange(1, depth + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     signs, first = np.where(mixed >> np.uint64(63), -1.0, 1.0), 0
@@ -166,7 +166,7 @@ def encoded_queries(operator: str, queries: Array, frame: Frame, most: int) -> E
 
 def _encode_rows(x: Array, frame: Frame, found: Encoded, most: int) -> int:
     """Encode plain rows; return the first row that cannot be, or -1."""
-    if not can_compile():  # codes that say nothing: all vectors are scored
+    if not can_compile():  # codes without information: all vectors are scored
         for each in found:
             each[...] = 0
         good = (np.abs(x.astype(np.float64)) <= GREATEST).all(axis=1)
@@ -204,7 +204,7 @@ def _centre_length(frame: Frame) -> float:
 
 
 def bias_of(encoded: Encoded, frame: Frame) -> Array:
-    """Return what is added to the bound of each vector, float32 (N,), rounded up; infinite where codes say nothing."""
+    """Return the addend of each vector's bound, float32 (N,), rounded up; infinite if codes have no information."""
     exact = encoded.facts[:, TERM] * frame.factor**2
     rounding = 0.0
     if frame.metric == "l2":

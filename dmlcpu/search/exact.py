@@ -2,7 +2,7 @@
 
     the 128 best bounds: scored exactly, the best first, until the next bound is below the k-th best score
     if that is not proven: the same with all bounds that reach the k-th best score, up to a limit
-    if these are too many: all vectors are scored; after 64 such queries, vectors are encoded again (groups.py)
+    if there are too many of these: all vectors are scored; after 64 such queries, vectors are encoded again (groups.py)
 
 docs/exact_search.rst has the derivation. Ranks are scores whose greatest is the best: distances have the other sign.
 """
@@ -35,7 +35,7 @@ _FEWEST = 8  # vectors for a candidate: with more candidates, scoring all is fas
 _FEW_QUERIES = 8  # for which it does not pay to guess how great bounds are
 _SCANNED = 64  # queries that read all vectors together
 _ALL = 3  # of a report's passes
-_DEFEATS = 64  # queries for which codes decided nothing: then it is looked why
+_DEFEATS = 64  # queries for which codes did not help: then the reason is searched
 _MANY = 10_000  # vectors of which it is worth a warning that all were scored
 _SMALL = 1 << 15  # numbers of vectors that are scored without codes
 _CANDIDATES_AT_A_TIME, _CONVERTED = 1 << 22, 1 << 22  # candidates of all queries; numbers that become float32
@@ -82,7 +82,7 @@ def are_defeated(count: int, scored: Array) -> bool:
 
 
 def reason_of(stored: Stored) -> str:
-    """Return why codes decide nothing, for a log."""
+    """Return why codes do not help, for a log."""
     assert stored.scales is not None
     near, most = float(np.percentile(stored.scales, 10)), float(stored.scales.max())
     if most > 30 * near:
@@ -146,7 +146,7 @@ class _Asked(NamedTuple):
 
 
 def _search(operator: str, asked: _Asked, found: Found) -> None:
-    """Find the best by codes; where these decide too little, by groups, or by the scores of all vectors."""
+    """Find the best by codes; if these do not help enough, by groups, or by the scores of all vectors."""
     left, groups = np.arange(len(asked.queries)), _groups_if_due(asked)
     if groups is None:
         left = _by_codes(asked, left, found)
@@ -161,11 +161,11 @@ def _search(operator: str, asked: _Asked, found: Found) -> None:
 
 
 def _groups_if_due(asked: _Asked) -> Groups | None:
-    """Return groups of the vectors if codes have decided nothing for enough queries, and groups can help here."""
+    """Return groups of the vectors if codes did not help for enough queries, and groups can help."""
     defeats = asked.stored.defeats
     if asked.bits is not None or defeats.queries < _DEFEATS:
         return None
-    # Other threads do not wait for this lock: a signal handler or a forked child would wait for ever.
+    # Other threads do not wait for this lock: a signal handler or a forked child would wait forever.
     if not defeats.is_known and defeats.lock.acquire(blocking=False):
         try:
             if not defeats.is_known:

@@ -26,18 +26,18 @@ _log = logging.getLogger("dmlcpu")
 
 
 class FloatIndex(Index):
-    """Vectors of floats, and exact search for those nearest to queries, at a fraction of a flat index's time.
+    """Float vectors, and exact search for those nearest to queries, in a fraction of a flat index's time.
 
-    The k best vectors are those by a score in float64 that is defined below, whatever the data. Codes of one byte a
-    number, kept in addition to the floats, decide how long a search takes, never what it finds: they bound the score of
-    each vector, the vectors with the best bounds are scored, and a search goes on until the bounds prove that no other
-    vector belongs to the answer.
+    A float64 score, defined in the notes, decides which k vectors are the best, for any data. Codes of one byte a
+    number, kept in addition to the floats, affect how long a search takes, never its result: they bound the score of
+    each vector, the vectors with the best bounds are scored, and a search continues until the bounds prove that no
+    other vector belongs to the result.
 
     Parameters
     ----------
     vectors : array_like of float, shape (N, D), or path
-        float16, bfloat16, float32 or float64 of at most 2**500 in absolute value; D at most 16,384. They are kept as
-        they are, bfloat16 as float32, and an array in C order without a copy: do not change it. A path is that of a
+        float16, bfloat16, float32 or float64 of at most 2**500 in absolute value; D at most 16,384. They are kept in
+        their type, bfloat16 as float32, and an array in C order is not copied: do not change it. A path is that of a
         .npy file, which is memory-mapped.
     metric : {"ip", "l2", "cosine"}, default "ip"
         The inner product, the squared distance, or the cosine.
@@ -60,7 +60,7 @@ class FloatIndex(Index):
 
     See Also
     --------
-    dmlcpu.search.Int8Index : Needs no memory for floats, and loses what bytes lose.
+    dmlcpu.search.Int8Index : Needs no memory for floats, at the precision of bytes.
     dmlcpu.search.knn : The same in one call.
 
     Notes
@@ -68,11 +68,11 @@ class FloatIndex(Index):
     Scores are float64. "ip" sums ``q[d] * v[d]``, "l2" ``(q[d] - v[d])**2``, each term in float64; eight partial sums,
     of the terms d % 8, are added pairwise: 0 + 4, 1 + 5, ..., then 0 + 2, 1 + 3, then 0 + 1. "cosine" is the product
     over the root of both sums of squares, 0 if one is 0, exactly 1 (or -1) for vectors that are multiples of each
-    other, and never beyond. Of equal scores the lower position comes first. So the answer is the same on every
+    other, and never beyond. Among equal scores the lower position comes first. So the result is the same on every
     processor, with any number of threads, and in any batch of queries.
 
-    Codes take D + 8 bytes a vector, D + 16 for "cosine", and as much once more for far groups of vectors, which an
-    index encodes again after some searches that codes did not help. docs/exact_search.rst proves the bounds.
+    Codes take D + 8 bytes a vector, D + 16 for "cosine", and as much again for distant groups of vectors, which an
+    index encodes again after some searches for which codes did not help. docs/exact_search.rst proves the bounds.
 
     Examples
     --------
@@ -145,14 +145,14 @@ class FloatIndex(Index):
         exclude: Any = None,
         report: bool = False,
     ) -> Any:
-        """Return the k best vectors of each query, the best first; of equal ones, the lower position first.
+        """Return the k best vectors for each query, the best first; among equal ones, the lower position first.
 
         Parameters
         ----------
         queries : array_like of float, shape (M, D) or (D,)
             float16, bfloat16, float32 or float64.
         k : int
-            How many; it may be more than there are.
+            How many; it may exceed the number of vectors.
         mask : array_like of bool, shape (N,) or (M, N), optional
             True for each vector that may be found, by position.
         allowlist : array_like of int, or a list of M of them, optional
@@ -162,22 +162,22 @@ class FloatIndex(Index):
             What each query must not find: a list of ids, or without ids positions, for each query, or all lists in one
             array as ``(indptr, indices)``; a SciPy sparse matrix (M, N), or bool (M, N), whose columns are positions.
         report : bool, default False
-            Whether to return what the search took as well.
+            Whether to also return the work of the search.
 
         Returns
         -------
         scores : ndarray of float64, shape (M, k) or (k,)
-            "ip" and "cosine": the largest come first. "l2" is the squared distance: the smallest come first. The score
-            where nothing was found is the worst: -inf, and for "l2" inf.
+            "ip" and "cosine": the largest come first. "l2" is the squared distance: the smallest come first. If nothing
+            was found, the score is the worst: -inf, and for "l2" inf.
         indices : ndarray of int64, of the same shape
             Ids, or without ids positions; -1 where nothing was found.
         report : Report
-            If asked for: ``report.scored``, how many vectors were scored for each query, and ``report.passes``.
+            With ``report=True``: ``report.scored``, how many vectors were scored for each query, and ``report.passes``.
 
         Raises
         ------
         DmlError
-            If an argument does not fit.
+            If an argument is not valid.
 
         Examples
         --------
@@ -210,17 +210,17 @@ class FloatIndex(Index):
         return found.ranks, names, found.scored, found.passes
 
     def add(self, vectors: "ArrayLike") -> None:
-        """Add vectors after the others.
+        """Append vectors.
 
         Parameters
         ----------
         vectors : array_like of float, shape (n, D)
-            Of the type of the index, or of one that it holds without a loss. Lists are converted.
+            Of the index's type, or of one that it holds without loss. Lists are converted.
 
         Raises
         ------
         DmlError
-            If they do not fit, or the index has ids. Nothing has been added then.
+            If they are not valid, or the index has ids. Then nothing is added.
 
         Examples
         --------

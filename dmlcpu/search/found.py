@@ -1,4 +1,4 @@
-"""The best vectors of each query, and what it took to find them."""
+"""The best vectors for each query, and the work to find them."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from dmlcpu.common.arguments import Array
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a search took.
+    """The work of a search.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ Report.__module__ = "dmlcpu.search"
 
 
 class Found(NamedTuple):
-    """The best of each query, and what it took; see `Report`."""
+    """The best of each query, and the work; see `Report`."""
 
     ranks: Array  # float64 (M, k), -inf where there are fewer
     positions: Array  # int64 (M, k), -1 where there are fewer

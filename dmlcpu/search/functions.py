@@ -13,7 +13,7 @@ from dmlcpu.search.index import Index
 from dmlcpu.search.int8_index import Int8Index
 from dmlcpu.search.spaces import as_numbers, as_vectors
 
-# But for the first of each, these are functions of sentence-transformers.
+# Except for the first of each, these are functions in sentence-transformers.
 _COSINES, _PRODUCTS = ("cosine", "cos_sim", "pytorch_cos_sim"), ("ip", "dot_score")
 
 
@@ -28,7 +28,7 @@ def knn(
     exclude: Any = None,
     rescore: int | None = None,
 ) -> "tuple[Array, Array]":
-    """Return the k best vectors of each query, the best first: a search in an index that is not kept.
+    """Return the k best vectors for each query, the best first, without keeping an index.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def knn(
     mask, allowlist, exclude
         What may be found, by position, as of `FloatIndex.search`.
     rescore : int, optional
-        Has no effect: floats are scored exactly. It is refused for vectors of bytes.
+        Has no effect, as floats are scored exactly. With byte vectors it raises an error.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def knn(
     Raises
     ------
     DmlError
-        If an argument does not fit.
+        If an argument is not valid.
 
     Examples
     --------
@@ -83,11 +83,11 @@ def semantic_search(
     Parameters
     ----------
     query_embeddings : array_like, shape (M, D) or (D,)
-        Tensors of PyTorch on the CPU, too.
+        They may be PyTorch tensors on the CPU.
     corpus_embeddings : array_like, shape (N, D) or (D,), or an index
-        An index saves encoding the corpus at each call; its own metric is used.
+        An index avoids encoding the corpus in each call; its own metric is used.
     query_chunk_size, corpus_chunk_size : int
-        Ignored: no scores are kept.
+        Ignored, as no scores are kept.
     top_k : int, default 10
     score_function : {"cosine", "ip"} or function
         Of functions, sentence-transformers' ``cos_sim`` and ``dot_score`` are known.
@@ -102,7 +102,7 @@ def semantic_search(
     Raises
     ------
     DmlError
-        If an argument does not fit, or the function is another one.
+        If an argument is not valid, or the function is unknown.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Vectors that defeat their codes are encoded again: equal vectors once, and far groups each about its own centre.
 
-Both are looked for when enough queries have had all vectors scored. So other data pay nothing.
+Both are searched only after all vectors were scored for enough queries, so other data pay nothing.
 """
 
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What all indices do with the vectors that they keep: add, remove, return, save and load them."""
+"""The methods of all indices on their vectors: add, remove, return, save and load."""
 
 import os
 import threading
@@ -20,11 +20,11 @@ class Index:
     """Vectors, and exact search for those nearest to queries. See `FloatIndex` and `Int8Index`.
 
     The methods have the names of FAISS's ``IndexFlat`` and ``IndexIDMap``. Searches may run in several threads while
-    another thread adds or removes vectors: each sees all of a change or nothing of it.
+    another thread adds or removes vectors: each sees a whole change or none of it.
     """
 
     name: ClassVar[str]  # of the class, in messages
-    is_trained = True  # for programs that ask, as FAISS's users do
+    is_trained = True  # for programs that check it, as with FAISS
     space: Any  # the metric, and how vectors are stored
     stored: Stored
 
@@ -100,7 +100,7 @@ class Index:
         Raises
         ------
         DmlError
-            If they do not fit. Nothing has been added then.
+            If they are not valid. Then nothing is added.
         """
         self._add(f"{self.name}.add_with_ids", vectors, ids, None)
 
@@ -122,7 +122,7 @@ class Index:
         Raises
         ------
         DmlError
-            If they do not fit. Nothing has changed then.
+            If they are not valid. Then nothing changes.
         """
         operator, allowed = f"{self.name}.merge_from", f"another {self.name} with d={self.d} and metric={self.metric!r}"
         if type(other) is not type(self) or other is self or (other.d, other.metric) != (self.d, self.metric):
@@ -146,13 +146,13 @@ class Index:
         self._rooms.clear()
 
     def _now(self) -> Self:
-        """Return this index as it is now: what several steps look at."""
+        """Return a snapshot of this index, for methods with several steps."""
         index = type(self).__new__(type(self))
         index._set_up(self.space, self.stored)
         return index
 
     def train(self, vectors: "ArrayLike") -> None:
-        """Do nothing: there is nothing to learn. It is for programs that call it, as FAISS's users do."""
+        """Do nothing: there is nothing to learn. For programs that call it, as with FAISS."""
 
     def remove_ids(self, ids: "ArrayLike") -> int:
         """Remove vectors; later ones move up. Return how many were removed.
@@ -188,7 +188,7 @@ class Index:
         return removed
 
     def reconstruct(self, i: int) -> "Array":
-        """Return a vector as it was added: as it is kept, or what its bytes stand for.
+        """Return a vector as it was added: as it is kept, or the numbers that its bytes represent.
 
         Parameters
         ----------
@@ -240,7 +240,7 @@ class Index:
         return self._restored(stored, np.arange(first, last))
 
     def _vectors_at(self, operator: str, field: str, ids: Array) -> Array:
-        """Return vectors by their ids, or refuse one that is not there."""
+        """Return vectors by their ids, or refuse a missing one."""
         stored = self.stored
         there = np.array([0 <= i < 1 << 63 for i in ids.tolist()], bool)
         positions = np.full(len(ids), -1)
@@ -323,7 +323,7 @@ class Index:
         return lims, *parts
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save to a folder of .npy files with a header in JSON, in one step: an older index there stays until then.
+        """Save to a folder of .npy files with a header in JSON, in one step: until then, an older index remains.
 
         Parameters
         ----------
@@ -333,7 +333,7 @@ class Index:
         Raises
         ------
         DmlError
-            If something else is in its place.
+            If the path holds something else.
         OSError
             If it cannot be written.
 
@@ -353,7 +353,7 @@ class Index:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Load a saved index. Its arrays are memory-mapped: they are read when they are searched.
+        """Load a saved index. Its arrays are memory-mapped: searches read them.
 
         Parameters
         ----------
@@ -363,8 +363,7 @@ class Index:
         Raises
         ------
         DmlError
-            If it is no index of this class, or truncated, or its parts do not fit one another. Nothing is ever
-            unpickled.
+            If it is no index of this class, or truncated, or its parts do not match. Nothing is ever unpickled.
         OSError
             If it cannot be read.
         """

@@ -26,22 +26,22 @@ from dmlcpu.search.spaces import Space, as_vectors, space_of
 from dmlcpu.search.vectors import Stored, stored_of
 
 NAME = "Int8Index"
-_SAMPLE, _QUERIES, _NEAREST = 1024, 32, 10  # vectors, and of these queries, that tell what bytes lose
+_SAMPLE, _QUERIES, _NEAREST = 1024, 32, 10  # vectors, and queries among them, to measure the loss of bytes
 _FOUND = 0.9  # of the nearest: if fewer are found, building an index warns
 _RESCORED = 1 << 18  # that are rescored at a time
 
 
 class Int8Index(Index):
-    """Vectors of bytes, and exact search for those nearest to queries.
+    """Byte vectors, and exact search for those nearest to queries.
 
-    Vectors of int8 or uint8 are searched as they are. Vectors of floats are quantized, each by itself: its greatest
-    absolute value becomes 127. A search reads all vectors once, and never writes the scores.
+    Vectors of int8 or uint8 are searched directly. Each float vector is quantized separately: its greatest absolute
+    value becomes 127. A search reads all vectors once, and never writes the scores.
 
     Parameters
     ----------
     vectors : array_like, shape (N, D)
         int8, uint8, or float32, float16, bfloat16 or float64 to be quantized; D at most 16,384. An array of bytes in C
-        order is used as it is, without a copy, a memory-mapped one too.
+        order, also a memory-mapped one, is used without a copy.
     metric : {"ip", "l2", "cosine"}, default "ip"
         The inner product, the squared distance, or the cosine.
     ids : array_like of int, shape (N,), optional
@@ -50,8 +50,8 @@ class Int8Index(Index):
         The least and the greatest value of each dimension, if the bytes are those of sentence-transformers'
         ``quantize_embeddings``: byte b of uint8 stands for ``least + (b + 0.5) * (greatest - least) / 255``.
     floats : True, array_like of float, shape (N, D), or path, optional
-        The vectors before they were quantized, to rescore with: True keeps those given as `vectors`; a path is that of
-        a .npy file, which is memory-mapped. Arrays are kept without a copy: do not change them.
+        The vectors before quantization, for rescoring: True keeps those given as `vectors`; a path names a .npy file,
+        which is memory-mapped. Arrays are kept without a copy: do not change them.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Int8Index(Index):
     Notes
     -----
     The methods have the names of FAISS's ``IndexFlat`` and ``IndexIDMap``. Searches may run in several threads while
-    another thread adds or removes vectors: each sees all of a change or nothing of it.
+    another thread adds or removes vectors: each sees a whole change or none of it.
 
     Examples
     --------
@@ -135,28 +135,28 @@ class Int8Index(Index):
         exclude: Any = None,
         rescore: int | None = None,
     ) -> "tuple[Array, Array]":
-        """Return the k best vectors of each query, the best first; of equal ones, the lower position first.
+        """Return the k best vectors for each query, the best first; among equal ones, the lower position first.
 
-        What a query finds depends on its own arguments alone: not on other queries, threads or processor.
+        The result of a query depends only on its arguments, not on other queries, threads or the processor.
 
         Parameters
         ----------
         queries : array_like, shape (M, D) or (D,)
-            int8, uint8, or floats, which are quantized, each query by itself. If the index has `ranges`, bytes are
-            taken for affine ones, too.
+            int8, uint8, or floats; each float query is quantized separately. If the index has `ranges`, byte queries
+            are also affine.
         k : int
-            How many; it may be more than there are.
+            How many; it may exceed the number of vectors.
         mask, allowlist, exclude
-            What may be found, as of `FloatIndex.search`.
+            The vectors that may be found, as for `FloatIndex.search`.
         rescore : int, optional
-            The k * rescore best vectors are scored again by the vectors as floats, and the k best of these returned,
-            with these scores. The index must have been given `floats`.
+            The k * rescore best vectors are scored again as floats, and the k best of these are returned, with these
+            scores. The index must have `floats`.
 
         Returns
         -------
         scores : ndarray, shape (M, k) or (k,)
             float64 with exact integers for bytes by bytes with "ip" and "l2", else float32. "ip" and "cosine": the
-            largest come first. "l2" is the squared distance: the smallest come first. The score where nothing was found
+            largest come first. "l2" is the squared distance: the smallest come first. If nothing was found, the score
             is the worst: -inf, and for "l2" inf.
         indices : ndarray of int64, of the same shape
             Ids, or without ids positions; -1 where nothing was found.
@@ -164,7 +164,7 @@ class Int8Index(Index):
         Raises
         ------
         DmlError
-            If an argument does not fit.
+            If an argument is not valid.
 
         Examples
         --------
@@ -179,7 +179,9 @@ class Int8Index(Index):
         k = as_count(operator, "k", k)
         multiple = None if rescore is None else as_count(operator, "rescore", rescore, least=1)
         if multiple is not None and stored.floats is None:
-            raise DmlError(operator, "rescore", str(rescore), "None: the index was not given `floats`")
+            raise DmlError(
+                operator, "rescore", str(rescore), "None, as the index has no floats: build it with `floats`"
+            )
         search = functools.partial(self._searched, operator, stored, k, multiple)
         scores, found = in_parts(search, operator, stored, given, mask=mask, allowlist=allowlist, exclude=exclude)
         return (scores[0], found[0]) if np.ndim(queries) == 1 else (scores, found)
@@ -213,19 +215,19 @@ class Int8Index(Index):
         return scores, found
 
     def add(self, vectors: "ArrayLike", *, floats: "ArrayLike | None" = None) -> None:
-        """Add vectors after the others.
+        """Append vectors.
 
         Parameters
         ----------
         vectors : array_like, shape (n, D)
-            Of the type of the index: bytes of the same type, or floats if it was given floats.
+            Of the index's type: bytes of the same type, or floats if it was built from floats.
         floats : array_like of float, shape (n, D), optional
             Needed if the index has `floats` as well as vectors of bytes.
 
         Raises
         ------
         DmlError
-            If they do not fit, or the index has ids. Nothing has been added then.
+            If they are not valid, or the index has ids. Then nothing is added.
 
         Examples
         --------
@@ -251,7 +253,7 @@ class Int8Index(Index):
         Raises
         ------
         DmlError
-            If they do not fit. Nothing has been added then.
+            If they are not valid. Then nothing is added.
         """
         self._add(f"{NAME}.add_with_ids", vectors, ids, floats)
 

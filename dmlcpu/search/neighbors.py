@@ -28,10 +28,10 @@ _METRICS: dict[_Distance, Metric] = {"euclidean": "l2", "minkowski": "l2", "sqeu
 class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A graph of nearest neighbours, by exact search.
 
-    It takes the place of ``sklearn.neighbors.KNeighborsTransformer`` in pipelines, and of a ``transformer`` in other
-    packages. Neighbours, their order and their distances are those of scikit-learn's ``algorithm="brute"`` in float64,
-    but that its distances may be rounded more: here "euclidean" sums squared differences. A row of zeros has the
-    "cosine" distance 1 from all rows, from itself, too. Of equal distances, the lower position comes first.
+    It replaces ``sklearn.neighbors.KNeighborsTransformer`` in pipelines, and a ``transformer`` in other packages.
+    Neighbours, their order and their distances are those of scikit-learn's ``algorithm="brute"`` in float64, but that
+    its distances may be rounded more: here "euclidean" sums squared differences. A row of zeros has the "cosine"
+    distance 1 from all rows, including itself. Among equal distances, the lower position comes first.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return self._graph(*self._nearest(self._checked(X), count + more), self.mode)
 
     def _count(self, n_neighbors: Any, most: int) -> int:
-        """Return how many neighbours are asked for, or refuse that."""
+        """Return the requested number of neighbours, or refuse it."""
         count = as_integer(type(self).__name__, "n_neighbors", self.n_neighbors if n_neighbors is None else n_neighbors)
         if not 1 <= count <= most:
             allowed = f"1 to {most} (n_samples_fit is {self.n_samples_fit_})"

@@ -24,7 +24,7 @@ from dmlcpu.search.vectors import Stored, reciprocal_roots
 from dmlcpu.selection.call import Operands, Order
 from dmlcpu.selection.plan import select as select_fused
 
-# Of so many vectors for each one that is allowed, the allowed ones are copied: it is faster than reading all.
+# If there are so many vectors for each allowed one, the allowed ones are copied, which is faster than reading all.
 _FEW = 32
 _RESCORED_NUMBERS = 1 << 20  # numbers that are rescored at a time
 _NEARLY_ONE, _BELOW_ONE = np.float32(1 - 2.0**-18), np.float32(1 - 2.0**-24)
@@ -103,7 +103,7 @@ def _settle(stored: Stored, queries: Queries, values: Array, found: Array, k: in
     """Put cosines of nearly 1 in their order: 1 for equal directions, less for all others.
 
     Two roundings of a factor and two of a product may have made another cosine greater than that of an equal direction.
-    So all cosines of nearly 1 are looked at: 8 times as many candidates are selected until there are others among them.
+    So all cosines near 1 are checked: 8 times as many candidates are selected until others are among them.
     """
     rows, count = np.flatnonzero(values[:, 0] > _NEARLY_ONE), k
     lengths = reciprocal_roots(queries.squares)
@@ -125,7 +125,7 @@ def _settle(stored: Stored, queries: Queries, values: Array, found: Array, k: in
 
 
 def _cosines(stored: Stored, code: Array, square: Array, places: Array) -> Array:
-    """Return cosines of bytes with some vectors, float64: 1 for equal directions, which whole numbers tell."""
+    """Return cosines of bytes with some vectors, float64: 1 for equal directions, which integers decide."""
     assert stored.squares is not None
     products = stored.vectors[places].astype(np.int64) @ code.astype(np.int64)
     squares = square * stored.squares[places].astype(np.int64)

@@ -1,4 +1,4 @@
-"""What vectors stand for: the metric, and the numbers that bytes mean."""
+"""The meaning of vectors: the metric, and the numbers that bytes represent."""
 
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -99,8 +99,10 @@ def as_vectors(operator: str, field: str, value: Any, depth: int | None = None) 
     if array.ndim == 1 and depth is not None:
         array = array[None]
     if array.ndim != 2 or depth not in (None, array.shape[1]):
-        wanted = (
-            "a matrix (N, D)" if depth is None else f"(M, {depth}) or ({depth},), as the index has {depth} dimensions"
-        )
+        wanted = "a matrix (N, D)" if depth is None else f"(M, {depth}) or ({depth},)"
+        if array.ndim > 2 and depth in (None, array.shape[-1]):
+            wanted += f", with {field}.reshape(-1, {array.shape[-1]})"
+        elif depth is not None:
+            wanted += f": the vectors of the index have {depth} dimensions"
         raise BindingError(operator, f"{field}.shape", str(np.shape(value)), wanted)
     return array

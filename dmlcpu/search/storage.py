@@ -138,7 +138,7 @@ def _write_header(folder: str, name: str, metric: str, tensors: Mapping[str, Ten
 
 
 def target_of(path: str | os.PathLike[str], operator: str) -> str:
-    """Return the folder that an index goes to, where links lead; refuse one with anything but an index in it."""
+    """Return the folder of a new index, with links resolved; refuse one with anything but an index in it."""
     given, allowed = os.fsdecode(path), "an index, an empty folder, or nothing"
     if not given:
         raise DmlError(operator, "path", "''", "the path of a folder")
@@ -218,7 +218,12 @@ def _load(folder: str, names: tuple[str, ...]) -> tuple[str, Any, Stored]:
 
 def _read_header(folder: str, operator: str, names: tuple[str, ...]) -> tuple[str, Any, dict[str, Tensor]]:
     """Return the class, the metric and the arrays that a header lists, or refuse it. names: the classes allowed."""
-    os.scandir(folder).close()  # the system's error, if it cannot be read
+    try:
+        os.scandir(folder).close()  # the system's error, if it cannot be read
+    except NotADirectoryError:
+        raise DmlError(
+            operator, "path", f"{folder!r}, a file and no index", f"a folder that {names[0]}.save wrote"
+        ) from None
     path = os.path.join(folder, HEADER)
     try:
         with open_file(path) as file:
@@ -295,7 +300,7 @@ def _mapped_array(folder: str, operator: str, name: str, tensor: Tensor) -> Arra
     try:
         array = mapped(operator, field, os.path.join(folder, field))
     except FileNotFoundError:
-        raise BindingError(operator, field, "missing", "a file beside the header") from None
+        raise BindingError(operator, field, "missing", "a file next to the header") from None
     if (array.shape, array.dtype) != (tensor.shape, tensor.dtype):
         wanted = f"{tensor.dtype} {tensor.shape}, as {HEADER} says"
         raise BindingError(operator, field, f"{array.dtype} {array.shape}", wanted)

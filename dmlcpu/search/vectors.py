@@ -13,7 +13,7 @@ from dmlcpu.search.spaces import Space
 
 ARRAYS = ("vectors", "scales", "squares", "ids", "floats", "bias")  # of an index
 _OF_CODES = ("vectors", "scales", "bias")
-SAMPLE = 4096  # vectors that tell how great bounds are
+SAMPLE = 4096  # vectors by which bounds are estimated
 _GROWTH = 1.5  # of arrays that vectors are added to: so each addition need not copy all
 
 
@@ -166,7 +166,7 @@ def reciprocal_roots(squares: Any) -> Array:
 
 
 def stored_of(operator: str, vectors: Array, space: Space, *, keeps: bool = False, first: int = 0) -> Stored:
-    """Return checked vectors (N, D) as they are stored; keeps: floats are kept, too."""
+    """Return checked vectors (N, D) as they are stored; keeps: also keep floats."""
     if vectors.dtype.itemsize == 1:
         codes = np.ascontiguousarray(vectors)
         return Stored(codes, squares=_squares(codes, space))

@@ -82,7 +82,7 @@ def arrays_of(operands: Operands) -> tuple[Any, ...]:
     """Return what a prepared selection reads: a, b, the flat parameters, the bias, the mask, row_bias and least."""
     a, b, *parameters = operands[:6]
     bias, mask, row_bias, least = operands[6:10]
-    # Absent scales are numbers, too: for other types the kernel would be compiled again.
+    # Missing scales are also numbers: for other types the kernel would be compiled again.
     numbers = [
         (ONE if place % 2 == 0 else NO_ZERO) if each is None else flat_of(each) for place, each in enumerate(parameters)
     ]
@@ -91,7 +91,7 @@ def arrays_of(operands: Operands) -> tuple[Any, ...]:
 
 
 def fill_value(order: Order) -> float | int:
-    """Return the score beside an index of -1."""
+    """Return the score of an index of -1."""
     if order.is_scaled:
         return -math.inf if order.is_largest else math.inf
     limits = np.iinfo(np.int32)

@@ -84,7 +84,7 @@ def allowed_of(
 
 
 def has_lines(value: Any) -> bool:
-    """Return whether a mask, an allowlist or an exclusion has something of its own for each row."""
+    """Return whether a mask, an allowlist or an exclusion differs between rows."""
     return value is not None and (hasattr(value, "tocsr") or _is_csr(value) or _is_nested(value))
 
 

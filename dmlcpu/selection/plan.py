@@ -221,7 +221,7 @@ def _plan(call: Call, budget: Budget) -> Plan:
 
 
 def _refer(call: Call, *arrays: Any) -> None:
-    """Run by the reference: by all scores of one row after the other if something else than products decides."""
+    """Run the reference: by all scores of one row after the other if something else than products decides."""
     a, b, numbers, bias, mask, row_bias, least, values, indices = arrays
     order, b = call.order, unpack(b) if isinstance(b, PackedMatrix) else b
     kinds = (_FLOAT, call.a.dtype, _FLOAT, call.b.dtype)
@@ -286,7 +286,7 @@ def selection_fields(call: Call, rows: int, shares: int, start: int) -> dict[str
 
 
 def _fill(order: Order) -> int:
-    """Return the bits of the score beside an index of -1."""
+    """Return the bits of the score of an index of -1."""
     return int(np.array(fill_value(order), _FLOAT if order.is_scaled else _INT).view(_INT))
 
 

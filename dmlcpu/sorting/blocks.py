@@ -52,7 +52,7 @@ def run(
 
 
 def _checked(operator: Any, arguments: dict[str, Any]) -> tuple[Call, Source]:
-    """Return what is computed, and x."""
+    """Return the checked call, and x."""
     given = bind(operator.function, arguments)
     source, given["x"] = as_source(operator.name, "x", given["x"])
     (_, (form, *_), options), _ = operator.calls.request(*given.values())

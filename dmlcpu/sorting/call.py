@@ -18,7 +18,7 @@ Options = tuple[Any, ...]
 
 
 class Call(NamedTuple):
-    """What is computed, all of it checked."""
+    """A checked call."""
 
     operator: str
     x: Form
@@ -44,7 +44,7 @@ def request(
 
 
 def check(operator: str, form: AnyForm, options: Options) -> Call:
-    """Return what is computed, or refuse it. form: of x; options: axis, descending, nan and index_dtype."""
+    """Return the checked call, or refuse it. form: of x; options: axis, descending, nan and index_dtype."""
     axis, descending, nan, index_dtype = options
     x = Form(*form)
     check_type(operator, "x", x.dtype, NUMBERS)

@@ -24,5 +24,5 @@ def rows_to_sort(nbytes: int, outputs: int) -> tuple[dict[str, object], str, int
 
 
 def numbers(dtype: str, shape: tuple[int, int]) -> Array:
-    """Return numbers in no order, some of them several times."""
+    """Return unordered numbers, some of them repeated."""
     return (np.arange(shape[0] * shape[1]) * 37 % 101).astype(dtype).reshape(shape)

@@ -39,14 +39,14 @@ _PART = 1 << 14
 
 @functools.lru_cache(maxsize=1024)
 def prepare(operator: str, forms: tuple[Any, ...], options: Options, budget: Budget) -> Prepared:
-    """Return how calls are carried out. forms: of x, then the strides of the outputs; options: those of `check`."""
+    """Return the prepared call. forms: of x, then the strides of the outputs; options: those of `check`."""
     x, *strides = forms
     return plan(check(operator, x, options), tuple(strides), budget)
 
 
 @functools.lru_cache(maxsize=1024)
 def plan(call: Call, strides: tuple[Shape | None, ...], budget: Budget) -> Prepared:
-    """Return how what has been checked is carried out. strides: of the outputs, as forms have them."""
+    """Return the plan of a checked call. strides: of the outputs, as forms have them."""
     shape, axis = call.x.shape, call.axis
     width, n = call.x.dtype.itemsize, shape[axis]
     of_values = [(Tensor(shape, call.x.dtype), np.dtype(f"u{width}"))] if call.has_values else []
@@ -136,7 +136,7 @@ class Plan(Prepared):
 
     workspace: Workspace
     row: Sorting
-    call: Callable[..., Any]  # the kernel, for the parts that the work is cut into
+    call: Callable[..., Any]  # the kernel, for this number of parts
     work: Array  # the work record of the kernel
     words: tuple[np.dtype[Any], ...]  # what the kernel sees x and the outputs as
     has_values: bool
@@ -166,7 +166,7 @@ class Plan(Prepared):
 
 
 def _refer(call: Call, x: Array, *outputs: Array) -> None:
-    """Run by the reference."""
+    """Run the reference."""
     nan: Nan = "last" if call.nan_last else "greatest"
     values, indices = reference.sort_with_indices(x, call.axis, descending=call.descending, nan=nan)
     found = [each for each, is_wanted in ((values, call.has_values), (indices, call.index_dtype)) if is_wanted]

@@ -81,7 +81,7 @@ def test_a_commit_that_does_not_exist_is_named(repository):
     folder, commit = repository
     head = commit(a=b"1")
     assert changes.commit_of(folder, "HEAD") == head
-    with pytest.raises(changes.GateError, match="nosuch"):
+    with pytest.raises(changes.GateError, match=r"^'nosuch' is no commit of this repository$"):
         changes.commit_of(folder, "nosuch")
 
 

@@ -37,6 +37,18 @@ def test_usage(run: Run, argv: list[str], message: str) -> None:
     assert err[-1] == message
 
 
+def test_usage_is_one_line_that_names_what_is_required(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for argv, usage in (
+        ([], "dmlcpu [options] COMMAND ..."),
+        (["batch"], "dmlcpu batch [options] JOBS"),
+        (["top-k"], "dmlcpu top-k [options] -o OUT -k FILE|VALUE IN [IN ...]"),
+    ):
+        _, _, err = run(*argv)
+        assert err[0] == f"usage: {usage}"
+        assert len(err) == 2
+
+
 @pytest.mark.parametrize("command", [["info"], ["warmup"], ["run"]])
 @pytest.mark.parametrize(
     ("variable", "message"),
@@ -88,7 +100,7 @@ def test_as_a_process(model: Path) -> None:
     refused = commands.run("run", model)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == (
-        f"dmlcpu: {model}: 1 fault\n"
+        f"dmlcpu: {model}: 1 error\n"
         "  $: unexpected end of input at line 1, column 2; allowed: JSON, with comments and trailing commas\n"
     )
 

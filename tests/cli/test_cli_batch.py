@@ -61,7 +61,7 @@ def test_all_done_and_nothing_left(run: Run, folder: Path) -> None:
 def test_some_are_not_right(run: Run, folder: Path) -> None:
     (folder / "in" / "b.npy").write_bytes(b"")
     code, out, err = run("batch", "jobs.toml")
-    assert (code, out, err[0]) == (2, [], "dmlcpu: jobs.toml: 1 fault")
+    assert (code, out, err[0]) == (2, [], "dmlcpu: jobs.toml: 1 error")
     assert err[1].startswith("  jobs.toml:2 (b): inputs.x: 'in/b.npy': ")
     assert not (folder / "out").exists()
     code, out, err = run("batch", "jobs.toml", "--json")
@@ -81,7 +81,7 @@ def test_after_twenty_lines_failures_are_counted(run: Run) -> None:
     Path("jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in jobs))
     counted = ["    10 of: inputs.x: '...', which does not exist; allowed: a file"]
     _, _, err = run("batch", "jobs.jsonl")
-    assert (err[0], len(err), err[21:]) == ("dmlcpu: jobs.jsonl: 30 faults", 23, ["  10 more:", *counted])
+    assert (err[0], len(err), err[21:]) == ("dmlcpu: jobs.jsonl: 30 errors", 23, ["  10 more:", *counted])
     lines = run("batch", "jobs.jsonl", "--keep-going")[2]
     quiet = run("batch", "jobs.jsonl", "--keep-going", "--quiet")[2]
     assert lines[:-1] == quiet
@@ -361,7 +361,7 @@ def test_a_bar_while_jobs_are_checked(folder: Path) -> None:
     (folder / "in" / "a.npy").write_bytes(b"")
     code, _, text = on_a_terminal("batch", "jobs.jsonl")
     assert code == 2
-    assert screen(text)[0] == "dmlcpu: jobs.jsonl: 4000 faults"
+    assert screen(text)[0] == "dmlcpu: jobs.jsonl: 4000 errors"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells close files so")

@@ -49,7 +49,7 @@ def test_help(run: Run, name: str) -> None:
     assert out[0].startswith(f"usage: dmlcpu {spelled} ")
     first, *others = [each for each in inspect.signature(OPERATORS[name].function).parameters if each != "out"]
     for parameter in others:
-        shown = re.search(rf"^  --{parameter.replace('_', '-')} (\S+)\s+([^.-]+)", text, re.MULTILINE)
+        shown = re.search(rf"^  (?:-\w \S+, )?--{parameter.replace('_', '-')} (\S+)\s+([^.-]+)", text, re.MULTILINE)
         assert shown, parameter
         assert (shown[1] == "FILE|VALUE") == ("array_like" in shown[2]), parameter
     assert f"files of {first}: " in text
@@ -104,7 +104,7 @@ def test_inputs_that_would_have_the_same_output_are_named(run: Run) -> None:
     reason = (
         "-o: 'out/a.npz' for 'in/a.npy' and for 'more/a.npy'; allowed: a text with {path} or {number}, which differ"
     )
-    assert (code, err) == (2, ["dmlcpu: top-k: 1 fault", f"  top-k (out/a.npz): {reason}"])
+    assert (code, err) == (2, ["dmlcpu: top-k: 1 error", f"  top-k (out/a.npz): {reason}"])
     assert run("top-k", "in/a.npy", "more/a.npy", "-o", "{number}/{stem}.npz", "--k", 2, "-q")[0] == 0
     assert run("top-k", "in/a.npy", "more/a.npy", "-o", "out/{path}.npz", "--k", 2, "-q")[0] == 0
 
@@ -178,12 +178,12 @@ OUTPUTS = "allowed: a file or a folder, or RESULT=FILE for some of values, indic
         (["in/a.npy", "-o", "", "--k", "2"], f"dmlcpu: top_k: -o is ; {OUTPUTS}"),
         (["in/a.npy", "-o", "values=", "--k", "2"], f"dmlcpu: top_k: -o is values=; {OUTPUTS}"),
         (["in/a.npy", "--k", "2"], "dmlcpu top-k: error: the following arguments are required: -o/--output"),
-        (["in/a.npy", "-o", "out/"], "dmlcpu top-k: error: the following arguments are required: --k"),
+        (["in/a.npy", "-o", "out/"], "dmlcpu top-k: error: the following arguments are required: -k/--k"),
         (["in/a.npy", "-o", "out/", "--k", "2", "--kk", "2"], "dmlcpu top-k: error: unrecognized arguments: --kk 2"),
         (["in/a.npy", "-o", "out/", "-o", "b/", "--k", "2"], f"dmlcpu: top_k: -o is out/ b/; {OUTPUTS}"),
         (
             ["in/a.npy", "-o", "out/", "--k", "two"],
-            "dmlcpu top-k: error: argument --k: 'two'; allowed: a number, a list, or a file "
+            "dmlcpu top-k: error: argument -k/--k: 'two'; allowed: a number, a list, or a file "
             "(.npy, .npz, .safetensors, .zarr, .pb, .h5, .hdf5)",
         ),
         (
@@ -224,3 +224,38 @@ def test_results_do_not_go_to_standard_output(run: Run) -> None:
     code, _, err = run("top-k", "in/a.npy", "--k", 2, "-o", "-")
     assert code == 2
     assert err[-1].startswith("  top-k (-): -o: '-'; allowed: a file with one of the suffixes .npz, .safe")
+
+
+@pytest.mark.usefixtures("folder")
+def test_commands_and_values_as_python_spells_them(run: Run) -> None:
+    assert run("top_k", "in/a.npy", "-o", "y.npz", "-k", 2, "--sorted", "False", "--axis", "None", "-q")[0] == 2
+    assert run("--debug", "top_k", "in/a.npy", "-o", "y.npz", "-k", 2, "--sorted", "False", "-q")[0] == 0
+    with np.load("y.npz") as found:
+        np.testing.assert_array_equal(np.sort(found["values"]), np.sort(dmlcpu.top_k(np.load("in/a.npy"), 2).values))
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("spelled", "value"), [("-inf", -np.inf), ("Infinity", np.inf), ("-1e3", -1e3)])
+def test_fill_values_that_begin_with_a_hyphen(run: Run, spelled: str, value: float) -> None:
+    assert run("top-k", "in/a.npy", "-o", "y.npz", "-k", "k.npy", "--fill-value", spelled, "-q") == (0, [], [])
+    with np.load("y.npz") as found:
+        assert found["values"][3, 0] == value
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_type_of_bfloat16_is_named(run: Run, folder: Path) -> None:
+    import ml_dtypes
+
+    x = np.array([[1, 3, 2]], ml_dtypes.bfloat16)
+    np.savez(folder / "x.npz", a=x, b=x)
+    np.save(folder / "x.npy", x)
+    code, _, err = run("top-k", "x.npy", "-o", "y.npz", "-k", 1)
+    assert code == 2
+    assert err[-1].endswith("float32, float64; for bfloat16: --dtype bfloat16")
+    for source in ("x.npy", "x.npz::b"):
+        assert run("top-k", source, "-o", "y.npz", "-k", 1, "--dtype", "bfloat16", "-q") == (0, [], [])
+        with np.load("y.npz") as found:
+            assert found["values"].view(ml_dtypes.bfloat16) == 3
+    code, _, err = run("top-k", "x.npy", "-o", "y.npz", "-k", 1, "--dtype", "float32")
+    assert code == 2
+    assert "elements of |V2, seen as float32; allowed: a type of 2 bytes" in err[-1]

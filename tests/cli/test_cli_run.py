@@ -70,7 +70,7 @@ def test_bad_model(run: Run, model: Path) -> None:
         2,
         [],
         [
-            f"dmlcpu: {model}: 2 faults",
+            f"dmlcpu: {model}: 2 errors",
             "  $.commands[0].dispatchable: 'top'; allowed: a dispatchable: topk",
             "  $.commands[1].resource: 'y'; allowed: a resource: x, values, indices",
         ],
@@ -82,8 +82,21 @@ def test_missing_model(run: Run, tmp_path: Path) -> None:
     assert run("run", tmp_path / "no.json") == (2, [], [f"dmlcpu: {tmp_path / 'no.json'}: No such file or directory"])
 
 
-def test_failure_while_running(run: Run, model: Path) -> None:
+def test_nothing_runs_if_a_file_cannot_be_written(run: Run, model: Path) -> None:
+    message = f"dmlcpu: {model}: $.commands[2].targetPath: {{!r}} cannot be written: {{}}"
     Path("indices.npy").mkdir()
+    assert run("run", model) == (1, [], [message.format("indices.npy", "it is a folder")])
+    text = model.read_text().replace('"indices.npy"', '"model.json/new/indices.npy"')
+    model.write_text(text)
+    reason = f"{model} is no folder"
+    assert run("run", model) == (1, [], [message.format(str(Path("model.json/new/indices.npy")), reason)])
+
+
+def test_failure_while_running(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dmlcpu.models.runner.write", write)
     code, out, err = run("run", model)
     assert code == 1
     assert out[-1] == "Resource 'values': 9, 7"

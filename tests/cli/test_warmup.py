@@ -134,6 +134,13 @@ def test_nothing_is_left_to_compile(pairs: list[tuple[str, str]]) -> None:
     run_each(codes, IMPORTS, PYTHONPATH=str(TESTS))
 
 
+def test_nothing_is_compiled_if_it_cannot_be_kept(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dmlcpu.config.cache_folder", lambda: "none: no folder can be written to")
+    monkeypatch.setattr(warmup, "warm_up", lambda _: pytest.fail("it compiles"))
+    message = "no folder can be written to. Set NUMBA_CACHE_DIR to a folder that can be written to"
+    assert run("warmup") == (1, [], [f"dmlcpu: compiled kernels would be lost: {message}"])
+
+
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tqdm", None)
     with pytest.raises(MissingExtraError, match=r"needs the package tqdm: pip install 'dmlcpu\[cli\]'"):

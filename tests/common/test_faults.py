@@ -7,8 +7,8 @@ from dmlcpu.common.faults import FaultsError, listed, printable, shown
 
 def test_error_lists_each_fault_with_what_is_allowed() -> None:
     error = ModelError("m.json", [Fault("$.a", "1", "2"), Fault("$.b", "'x'", "y, z")])
-    assert str(error) == "m.json: 2 faults\n  $.a: 1; allowed: 2\n  $.b: 'x'; allowed: y, z"
-    assert str(ModelError("m.json", error.faults[:1])) == "m.json: 1 fault\n  $.a: 1; allowed: 2"
+    assert str(error) == "m.json: 2 errors\n  $.a: 1; allowed: 2\n  $.b: 'x'; allowed: y, z"
+    assert str(ModelError("m.json", error.faults[:1])) == "m.json: 1 error\n  $.a: 1; allowed: 2"
     assert isinstance(error, DmlError)
     assert (error.operator, error.field, error.found, error.allowed) == ("m.json", "$.a", "1", "2")
 
@@ -20,7 +20,7 @@ def test_faults_of_models_and_of_jobs_are_one_kind_and_raised_as_one_error() -> 
     assert (fault.found, fault.allowed) == ("5", "0-4")
     for error in (ModelError("m.json", [Fault("$.a", "1", "2")]), JobsError("jobs.jsonl", [fault])):
         assert isinstance(error, FaultsError)
-        assert str(error).startswith(f"{error.operator}: 1 fault\n  ")
+        assert str(error).startswith(f"{error.operator}: 1 error\n  ")
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), again.faults) == (type(error), str(error), error.faults)
 

@@ -264,7 +264,7 @@ def test_a_named_kernel_is_used(kernel, caplog):
     )
     with use_budget(1, kernel=kernel), caplog.at_level("DEBUG", "dmlcpu"):
         np.testing.assert_array_equal(op(input_tensor=x).indices, reference.top_k(x, 2).indices)
-    assert f"{kernel} (asked for)" in caplog.text  # a new plan says so
+    assert f"{kernel} (requested)" in caplog.text  # a new plan says so
 
 
 @each_case

@@ -40,7 +40,7 @@ def test_scatters_output_may_not_overlap_anything_else(case):
             input_tensor=x, indices_tensor=indices, updates_tensor=updates, output_tensor=out
         )
     assert str(caught.value) == (
-        f"DML_OPERATOR_SCATTER_ND: OutputTensor is sharing memory with {other}; allowed: memory of its own"
+        f"DML_OPERATOR_SCATTER_ND: OutputTensor is sharing memory with {other}; allowed: its own memory"
     )
     np.testing.assert_array_equal(out, before)
 
@@ -52,12 +52,12 @@ def test_the_outputs_of_top_k_may_not_overlap_the_input_or_one_another():
     with pytest.raises(BindingError) as caught:
         op(input_tensor=x, output_value_tensor=v)
     assert str(caught.value) == (
-        "DML_OPERATOR_TOP_K: OutputValueTensor is sharing memory with InputTensor; allowed: memory of its own"
+        "DML_OPERATOR_TOP_K: OutputValueTensor is sharing memory with InputTensor; allowed: its own memory"
     )
     with pytest.raises(BindingError) as caught:
         op(input_tensor=ROWS, output_value_tensor=v, output_index_tensor=v.view(np.uint32))
     assert str(caught.value) == (
-        "DML_OPERATOR_TOP_K: OutputIndexTensor is sharing memory with OutputValueTensor; allowed: memory of its own"
+        "DML_OPERATOR_TOP_K: OutputIndexTensor is sharing memory with OutputValueTensor; allowed: its own memory"
     )
     assert not memory.any()
 

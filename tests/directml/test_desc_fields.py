@@ -314,7 +314,7 @@ def test_a_list_of_one_tensor_may_be_left_out_in_models(tmp_path):
         ({}, "$.commands[0].bindings.InputTensors[0]: missing; allowed: the name of a resource"),
         (
             {"InputTensors": ["a", "out"]},
-            "$.commands[0].bindings.OutputTensor: 'out', which overlaps InputTensors[1]; allowed: memory of its own",
+            "$.commands[0].bindings.OutputTensor: 'out', which overlaps InputTensors[1]; allowed: its own memory",
         ),
     ],
 )

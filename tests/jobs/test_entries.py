@@ -130,6 +130,7 @@ def test_no_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         ("3", "3; allowed: an object"),
         ("null", "null; allowed: an object"),
         ('{"opp": "a"}', "opp: unknown; allowed: id, op, inputs, attrs, output, glob, files"),
+        ('{"op": "top_k", "k": 3}', "glob, files (arguments belong in inputs or attrs)"),
         ('{"op": 3}', "op: 3; allowed: the name of an operator, a DxDispatch model or a saved index"),
         ('{"op": ""}', "op: ''; allowed: the name of an operator, a DxDispatch model or a saved index"),
         ('{"id": ["a"]}', "id: a list of 1; allowed: text"),
@@ -170,7 +171,11 @@ def test_no_toml(tmp_path: Path, text: str | bytes, fault: str) -> None:
     ("text", "fault"),
     [
         ("defaults = 3", "defaults: 3; allowed: an object"),
-        ("defaults.opp = 3", "defaults.opp: unknown; allowed: id, op, inputs, attrs, output, glob, files"),
+        (
+            "defaults.opp = 3",
+            "defaults.opp: unknown; allowed: id, op, inputs, attrs, output, glob, files "
+            "(arguments belong in inputs or attrs)",
+        ),
         ("job = [3]", "3; allowed: an object"),
         ("[[job]]\nid = 2026-01-02", "id: 2026-01-02; allowed: text"),
         (

@@ -11,7 +11,7 @@ def fault(number: int, found: str = "5000") -> JobFault:
 def test_each_fault_has_a_line() -> None:
     error = JobsError("jobs.jsonl", [fault(1), fault(3, "-1")])
     assert str(error).split("\n") == [
-        "jobs.jsonl: 2 faults",
+        "jobs.jsonl: 2 errors",
         "  jobs.jsonl:1 (job1): attrs.k: 5000; allowed: 0 to 9",
         "  jobs.jsonl:3 (job3): attrs.k: -1; allowed: 0 to 9",
     ]
@@ -22,7 +22,7 @@ def test_a_mistake_in_very_many_jobs_has_one_line() -> None:
     faults = [fault(number) for number in range(30)]
     faults.insert(1, fault(99, "-1"))
     head, many, other = str(JobsError("jobs.jsonl", faults)).split("\n")
-    assert head == "jobs.jsonl: 31 faults"
+    assert head == "jobs.jsonl: 31 errors"
     names = ", ".join(f"job{number}" for number in range(1, 11))
     assert many == f"  jobs.jsonl:0 (job0): attrs.k: 5000; allowed: 0 to 9 (and so for {names}, 19 others)"
     assert other == "  jobs.jsonl:99 (job99): attrs.k: -1; allowed: 0 to 9"
@@ -47,7 +47,7 @@ def test_after_twenty_lines_faults_are_counted_by_their_text() -> None:
     ]
     faults += [fault(number, f"5{number}") for number in range(10)]
     head, *lines = str(JobsError("jobs.jsonl", faults)).split("\n")
-    assert head == "jobs.jsonl: 1000 faults"
+    assert head == "jobs.jsonl: 1000 errors"
     assert lines[:20] == [f"  {each}" for each in faults[:20]]
     assert lines[20:22] == ["  980 more:", "    970 of: inputs.x: '...', which is no file; allowed: a file"]
     assert lines[22:] == [f"    1 of: attrs.k: 5{number}; allowed: 0 to 9" for number in range(9)] + [

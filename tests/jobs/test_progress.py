@@ -33,6 +33,22 @@ def test_lines_only_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr() == ("", "dmlcpu: resuming\ndmlcpu: failed: b\ndmlcpu: the end\n")
 
 
+def test_a_line_now_and_then_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([100, 129, 131, 131, 160, 161, 161])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    progress = Progress()
+    progress.start(2, 2 << 20, 1)
+    progress.read(1 << 10)
+    progress.read(1 << 19)
+    progress.finished(1 << 20, failed=True)
+    progress.finished(1 << 20, failed=False)
+    progress.close()
+    lines = ["0 of 2 jobs, 1 failed, 513 KB of 2 MB read", "2 of 2 jobs, 2 failed, 2 MB of 2 MB read"]
+    assert capsys.readouterr() == ("", "".join(f"dmlcpu: {line}\n" for line in lines))
+
+
 def test_silence(capsys: pytest.CaptureFixture[str]) -> None:
     follow(Progress(shown=False))
     assert capsys.readouterr() == ("", "")

@@ -41,15 +41,15 @@ def test_nothing_is_advised_where_nothing_is_off() -> None:
     [
         (
             {"threads": 1, "variables": {"DMLCPU_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}},
-            "Operators use 1 thread, the process has the time of 2 processors: unset DMLCPU_NUM_THREADS.",
+            "Operators use 1 thread, but the process has the time of 2 processors: unset DMLCPU_NUM_THREADS.",
         ),
         (
             {"threads": 1, "variables": {"NUMBA_NUM_THREADS": "1"}},
-            "Operators use 1 thread, the process has the time of 2 processors: unset NUMBA_NUM_THREADS.",
+            "Operators use 1 thread, but the process has the time of 2 processors: unset NUMBA_NUM_THREADS.",
         ),
         (
             {"threads": 3},
-            "Operators use 3 threads, the process has the time of 2 processors: call set_num_threads.",
+            "Operators use 3 threads, but the process has the time of 2 processors: call set_num_threads.",
         ),
         (
             {"cpu_quota": 1.5},
@@ -60,30 +60,30 @@ def test_nothing_is_advised_where_nothing_is_off() -> None:
             {"processors": 8},
             "The process may run on 2 of 8 processors (its affinity): let it use more.",
         ),
-        ({"isa": "avx2"}, "DMLCPU_ISA allows avx2, the machine has avx512vnni: unset it."),
+        ({"isa": "avx2"}, "DMLCPU_ISA allows avx2, but the machine has avx512vnni: unset it."),
         (
             {"variables": {"NUMBA_CPU_NAME": "generic"}},
-            "NUMBA_CPU_NAME may hide instructions that the processor has: unset, Numba finds them itself.",
+            "NUMBA_CPU_NAME may hide instructions of the processor: unset them, Numba detects all.",
         ),
         (
-            {"cache": "none: kernels are compiled anew by every process", "compiled": 9},
+            {"cache": "none: no folder can be written to, so every process compiles its kernels", "compiled": 9},
             "No folder for compiled kernels can be written to, so each process compiles them: set NUMBA_CACHE_DIR to "
             "one that can.",
         ),
         (
             {"compiled": 9},
-            "9 kernels of operators had to be compiled, because the cache did not have them: run `dmlcpu warmup` once "
+            "9 kernels of operators had to be compiled, because the cache lacked them: run `dmlcpu warmup` once "
             "for all of them.",
         ),
         ({"layer": "pip install something"}, "Threads: pip install something."),
         (
             {"limits": [LIMITS[0], Limits(2, 30e9, 35e9, 210e9)]},
             "2 threads multiply 1.1 times as fast as one: other processes keep the processors busy, or processors "
-            "share a core. End such processes, or use fewer threads.",
+            "share a core. End those processes, or use fewer threads.",
         ),
         (
             {"reached": [Reached("top_k", "read", 60e9, 2.0)]},
-            "top_k went beyond the limit, so other processes disturbed its measurement: measure again.",
+            "top_k exceeded the limit, so other processes disturbed the measurement: measure again.",
         ),
     ],
 )

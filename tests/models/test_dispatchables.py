@@ -8,7 +8,7 @@ from dx_models import BOUND, OPERATOR_TYPES, Save, buffer, check_faults, matmul,
 from dmlcpu.batch import load_model
 
 ALL, TENSORS = "a resource: x, values, indices", "the tensors InputTensor, OutputValueTensor, OutputIndexTensor"
-TOPK, OWN = "$.dispatchables.topk", "memory of its own"
+TOPK, OWN = "$.dispatchables.topk", "its own memory"
 INPUT, OUTPUT, INDICES = f"{BOUND}.InputTensor", f"{BOUND}.OutputTensor", f"{BOUND}.OutputIndexTensor"
 MATMUL = "$.dispatchables.matmul.bindings"
 

@@ -167,7 +167,7 @@ def test_all_faults_at_once_in_the_order_of_the_file(save: Save) -> None:
     ]
     with pytest.raises(ModelError) as caught:
         load_model(path)
-    assert str(caught.value).startswith(f"{path}: 9 faults\n  $.resources.x.initialValues[1]: 'one'; allowed: ")
+    assert str(caught.value).startswith(f"{path}: 9 errors\n  $.resources.x.initialValues[1]: 'one'; allowed: ")
 
 
 def test_faults_of_shape_and_of_meaning_at_once(save: Save) -> None:

@@ -45,7 +45,7 @@ FAULTS = [
     ),
     (
         {f"{BOUND}.add": "B0", "$.resources.B0": zeros("FLOAT32", 12)},
-        "'B0', which overlaps B0; allowed: memory of its own",
+        "'B0', which overlaps B0; allowed: its own memory",
     ),
     (
         {
@@ -54,8 +54,8 @@ FAULTS = [
             "$.commands[2]": {"type": "writeFile", "resource": "later", "targetPath": "y.npy"},
         },
         *(
-            f"$.commands[{i}].resource: 'later', which is deferred and has nothing yet; "
-            "allowed: a resource that a dispatch before has written to"
+            f"$.commands[{i}].resource: 'later', which is deferred and still empty; "
+            "allowed: a resource that an earlier dispatch has written to"
             for i in (1, 2)
         ),
     ),

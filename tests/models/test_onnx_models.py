@@ -137,7 +137,7 @@ def test_inputs_that_are_not_bound_are_zeros_or_their_defaults(
     _, buffers = run(save(model))
     assert buffers["y"].tolist() == [11, 22]
     assert caplog.messages == [
-        f"$.commands[{i}].bindings.{name} is missing; zeros are taken" for i, name in ((0, "x"), (0, "z"), (1, "z"))
+        f"$.commands[{i}].bindings.{name} is missing; zeros are used" for i, name in ((0, "x"), (0, "z"), (1, "z"))
     ]
 
 

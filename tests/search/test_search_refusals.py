@@ -66,7 +66,7 @@ BAD = np.array([[1, 2, 3, 4], [1, np.nan, 3, 4]])
         ),
         (
             lambda: Int8Index(BYTES).search(BYTES, 1, rescore=2),
-            "Int8Index.search: rescore is 2; allowed: None: the index",
+            "Int8Index.search: rescore is 2; allowed: None, as the index has no floats: build it with `floats`",
         ),
         (
             lambda: Int8Index(FLOATS, floats=True).search(BYTES, 1, rescore=0),
@@ -129,6 +129,10 @@ BAD = np.array([[1, 2, 3, 4], [1, np.nan, 3, 4]])
         (
             lambda: FloatIndex(FLOATS).search(FLOATS[:, :3], 1),
             "FloatIndex.search: queries.shape is (3, 3); allowed: (M, 4)",
+        ),
+        (
+            lambda: FloatIndex(FLOATS).search(FLOATS[None], 1),
+            "FloatIndex.search: queries.shape is (1, 3, 4); allowed: (M, 4) or (4,), with queries.reshape(-1, 4)",
         ),
         (lambda: FloatIndex(FLOATS).search(BAD, 1), "FloatIndex.search: queries[1, 1] is nan; allowed: finite numbers"),
         (lambda: FloatIndex(FLOATS).search(BYTES, 1), "FloatIndex.search: queries.dtype is int8; allowed: float32"),

@@ -1,4 +1,4 @@
-"""The functions on Dask's arrays: lazy, chunked in any way, and with the functions' results to the last bit."""
+"""The functions on Dask arrays: lazy, chunked in any way, with the functions' results to the bit."""
 
 try:
     import dask.array  # noqa: F401

@@ -1,4 +1,4 @@
-"""Arguments as Dask's arrays, and stand-ins for them."""
+"""Arguments as Dask arrays, and stand-ins for them."""
 
 import math
 from typing import Any
@@ -13,13 +13,13 @@ from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 
 
 def as_dask(operator: str, field: str, value: Any) -> da.Array:
-    """Return an argument as an array of Dask's with chunks of known sizes."""
+    """Return an argument as a Dask array with chunks of known sizes."""
     if dask.is_dask_collection(value):
         if isinstance(value, Delayed) or not hasattr(value, "dtype"):  # or a bag
             found = type(value).__name__
             raise TypeError(f"{operator}: {field} is {found}; allowed: an array, as dask.array.from_delayed makes one")
         value = da.asarray(value)
-    elif not isinstance(value, np.memmap):  # Dask names it without reading it
+    elif not isinstance(value, np.memmap):  # Dask names memory maps without reading them
         value = as_array(operator, field, value)
     array = value if isinstance(value, da.Array) else da.from_array(value)
     if type(array._meta) is not np.ndarray:
@@ -37,14 +37,14 @@ def stand_in(array: da.Array, value: int | None = None) -> Array:
 
 
 def meta_of(dimensions: int, dtype: np.dtype[Any]) -> Array:
-    """Return an empty array, from which Dask learns the kind of chunks."""
+    """Return an empty array, by which Dask knows the type of chunks."""
     return np.empty((0,) * dimensions, dtype)
 
 
 def at_a_time(operator: str, value: Any, out: Any) -> int:
-    """Return the number of chunks to reduce at a time; refuse an array to write to."""
+    """Return the number of chunks to reduce at a time; refuse an `out`."""
     if out is not None:
-        raise UnsupportedError(operator, "out", type(out).__name__, "None (arrays of Dask are immutable)")
+        raise UnsupportedError(operator, "out", type(out).__name__, "None (Dask arrays are immutable)")
     every = as_integer(operator, "split_every", dask.config.get("split_every", None) or 4 if value is None else value)
     if every < 2:
         raise DmlError(operator, "split_every", str(every), "at least 2")

@@ -1,4 +1,4 @@
-"""quantized_matmul on Dask's arrays: exact sums of chunks, requantized once."""
+"""quantized_matmul on Dask arrays: exact sums of chunks, requantized once."""
 
 import itertools
 from functools import partial
@@ -34,22 +34,22 @@ def quantized_matmul(
     split_every: int | None = None,
     out: None = None,
 ) -> "da.Array":
-    """Multiply two quantized matrices and quantize the product; M, K, N and the batch may all be cut into chunks.
+    """Multiply two quantized matrices and quantize the product; M, K, N and the batch may all be chunked.
 
-    Where K is cut, chunks give exact integer sums, which are added in a tree and requantized once.
+    If K is chunked, chunks produce exact integer sums, which are added in a tree and requantized once.
 
     Parameters
     ----------
     a, b : dask.array.Array or array_like of int8 or uint8, shapes (..., M, K) and (..., K, N)
         Of one dimension or more. A `PackedMatrix` is unpacked.
     a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point
-        As for `dmlcpu.quantized_matmul`; lazy arrays, too.
+        As for `dmlcpu.quantized_matmul`; they may be lazy arrays.
     out_dtype : dtype, optional
         As for `dmlcpu.quantized_matmul`.
     split_every : int, optional
-        How many chunks' sums are added at a time, at least 2; by default Dask's setting, or else 4.
+        How many chunks' sums are added at a time, at least 2; by default Dask's setting, or 4.
     out : None
-        Nothing else is allowed, as Dask's arrays are immutable.
+        Must be None, as Dask arrays are immutable.
 
     Returns
     -------
@@ -59,10 +59,10 @@ def quantized_matmul(
     Raises
     ------
     DmlError
-        If an argument does not fit, or sizes of chunks are unknown. A lazy scale that is not a positive finite number
-        is refused when it is computed.
+        If an argument is not valid, or chunk sizes are unknown. A lazy scale that is not a positive finite number is
+        refused when it is computed.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""scatter_nd on Dask's arrays: updates go to the chunks that own them."""
+"""scatter_nd on Dask arrays: updates go to the chunks that own them."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ def scatter_nd(
 ) -> "da.Array":
     """Copy x, with updates written at the places that index tuples name; each update goes to the chunk that owns it.
 
-    Updates are applied in index order, whatever the chunks and the scheduler.
+    Updates are applied in index order for any chunks and any scheduler.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ def scatter_nd(
     reduction, mode
         As for `dmlcpu.scatter_nd`.
     split_every : int, optional
-        How many chunks of updates a task applies, at least 2; by default Dask's setting, or else 4.
+        How many chunks of updates a task applies, at least 2; by default Dask's setting, or 4.
     out : None
-        Nothing else is allowed, as Dask's arrays are immutable.
+        Must be None, as Dask arrays are immutable.
 
     Returns
     -------
@@ -52,11 +52,11 @@ def scatter_nd(
     Raises
     ------
     IndexOutOfRangeError
-        On compute, if `mode` is "raise" and any index is out of range, even for a chunk that is not asked for.
+        On compute, if `mode` is "raise" and any index is out of range, even one for a chunk that is not computed.
     DmlError
-        If an argument does not fit, or sizes of chunks are unknown.
+        If an argument is not valid, or chunk sizes are unknown.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----

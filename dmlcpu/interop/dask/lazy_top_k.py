@@ -1,4 +1,4 @@
-"""top_k on Dask's arrays: winners of chunks, merged in a tree."""
+"""top_k on Dask arrays: winners of chunks, merged in a tree."""
 
 import itertools
 from functools import partial
@@ -46,9 +46,9 @@ def top_k(
     axis, mode, largest, sorted, nan, index_dtype
         As for `dmlcpu.top_k`.
     split_every : int, optional
-        How many chunks' winners are merged at a time, at least 2; by default Dask's setting, or else 4.
+        How many chunks' winners are merged at a time, at least 2; by default Dask's setting, or 4.
     out : None
-        Nothing else is allowed, as Dask's arrays are immutable.
+        Must be None, as Dask arrays are immutable.
 
     Returns
     -------
@@ -59,9 +59,9 @@ def top_k(
     Raises
     ------
     DmlError
-        If an argument does not fit, or the sizes of x's chunks are unknown.
+        If an argument is not valid, or the sizes of x's chunks are unknown.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""The tasks of `dmlcpu.interop.dask`: functions of NumPy arrays, without Dask."""
+"""The tasks of `dmlcpu.interop.dask`: functions on NumPy arrays, without Dask."""
 
 import contextlib
 import math
@@ -27,7 +27,7 @@ Pair = tuple[Array, Array]
 
 
 def _threads() -> contextlib.AbstractContextManager[object]:
-    """Use one thread, unless Dask's scheduler is the synchronous one: other tasks and workers use the other cores."""
+    """Use one thread, unless Dask's scheduler is the synchronous one: other tasks use the other cores."""
     is_only = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
     return contextlib.nullcontext() if is_only else limit_threads(1)
 
@@ -47,7 +47,7 @@ def same(pair: Pair, axis: Any, keepdims: bool) -> Pair:
 
 
 def merge(pairs: list[Pair], *, k: int, axis: tuple[int], keepdims: bool, options: dict[str, Any]) -> Pair:
-    """Return the winners of several chunks' winners, which are sorted; of equal ones the earlier chunk's come first."""
+    """Return the winners of several chunks' sorted winners; among equal ones the earlier chunk's come first."""
     if len(pairs) == 1:
         return pairs[0]
     (along,) = axis
@@ -147,7 +147,7 @@ def product(a: list[Array], b: list[Array], *parameters: Array | None, dtype: np
 
 
 def partial_sums(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None, *, dtype: np.dtype[Any]) -> Array:
-    """Return a chunk's exact sums over K, shape (..., 1, M, N): a long one is added up from parts that fit int32."""
+    """Return a chunk's exact sums over K, shape (..., 1, M, N); long ones are added from parts that fit int32."""
     with _threads():
         sums = [
             matmul_integer(a[..., k : k + NARROW], a_zero, b[..., k : k + NARROW, :], b_zero)

@@ -1,7 +1,7 @@
-"""`dmlcpu.top_k`, `scatter_nd` and `quantized_matmul` for functions that users compile with Numba.
+"""`dmlcpu.top_k`, `scatter_nd` and `quantized_matmul` in functions that users compile with Numba.
 
 Numba finds this module by the entry point ``numba_extensions`` when it first compiles or loads a function, perhaps a
-kernel of this package. So the modules of the functions are imported only when a caller names one.
+kernel of this package. So a function's module is imported only when a caller uses the function.
 """
 
 from importlib import import_module

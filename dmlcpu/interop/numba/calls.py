@@ -1,8 +1,8 @@
-"""How compiled callers reach the kernels, by an address that each process asks for once; and their memory on the stack.
+"""How compiled callers call the kernels, by an address that each process looks up once; and their memory on the stack.
 
 Numba usually compiles a callee into its caller, and would optimise the kernels again for every caller: two seconds
-each, and eight for a caller with a parallel loop. Instead, a caller has a cell for the kernel's address, and asks
-Python for it while the cell is empty. So a caller that Numba loads from disk gets the kernels of the installed dmlcpu,
+each, and eight for a caller with a parallel loop. Instead, a caller has a cell for the kernel's address, and fetches it
+from Python while the cell is empty. So a caller that Numba loads from disk calls the kernels of the installed dmlcpu,
 compiled for the present processor.
 """
 
@@ -21,16 +21,16 @@ from dmlcpu.runtime.intrinsics import flat_array
 from dmlcpu.runtime.records import CACHE_LINE, CELL
 
 _CELL = ir.IntType(8 * CELL)
-VERSION = 1  # of the signatures below: callers on disk go on using them, so any change needs a new version
+VERSION = 1  # of the signatures below: callers on disk still use the old ones, so each change needs a new version
 
 _addresses: dict[str, tuple[int, Any]] = {}
 
 
 def _offer(key: str) -> tuple[Callable[[], Any], Any]:
-    """Return what makes the kernel that a key names, a function that returns an int64, and the types of its arguments.
+    """Return the maker of the kernel that a key names, a function that returns an int64, and its argument types.
 
-    It is called when a caller is compiled, and not before: it may ask for the processor's instruction sets, and asking
-    for AMX is a request to the system.
+    It is called only when a caller is compiled: it may query the processor's instruction sets, and a query for AMX is a
+    request to the system.
     """
     version, *names = key.split(" ")
     if version != str(VERSION):
@@ -42,8 +42,8 @@ def _offer(key: str) -> tuple[Callable[[], Any], Any]:
 
 def address_of_kernel(key: str) -> int:
     """Return the address of the machine code that a key names."""
-    # No lock: Numba holds its own while it compiles a caller. A caller from disk asks without that, and several threads
-    # may do this at once: all get the code that is kept first.
+    # No lock: Numba holds its own while it compiles a caller. A caller from disk does not hold it, and several threads
+    # may come here at once: all get the code that is kept first.
     known = _addresses.get(key)
     if known is None:
         make, signature = _offer(key)
@@ -112,7 +112,7 @@ def _emit_address(context: Any, builder: Any, key: str) -> Any:
 def stack_of(cells: int) -> Any:
     """Make an intrinsic that allocates `cells` int64, uninitialised, on the stack of its caller.
 
-    They start a cache line. The caller is never inlined, so its memory is free when it returns, also in a loop.
+    They start at a cache line. The caller is never inlined, so its memory is freed when it returns, even in a loop.
     """
 
     @intrinsic
@@ -131,7 +131,7 @@ def stack_of(cells: int) -> Any:
 
 
 def tuple_of(dtype):
-    """Return a class of tuples that have the fields of a record, for `write_record`."""
+    """Return a tuple class with the fields of a record, for `write_record`."""
     return namedtuple("Fields", dtype.names)
 
 
@@ -148,7 +148,7 @@ def write_record(_context, cells, dtype, fields):
 
 
 def _emit_writes(context: Any, builder: Any, start: Any, target: Any, given: Any, value: Any) -> None:
-    """Emit the writing of a value, or of all members of a tuple, to the cells from `start` on; given: its type."""
+    """Emit code that writes a value, or all members of a tuple, to the cells from `start` on; given: its type."""
     if not isinstance(given, types.BaseTuple):
         builder.store(context.cast(builder, value, given, types.int64), start)
         return

@@ -64,7 +64,7 @@ def fill(works, sizes, counts, options, own):
     same_a_zero, same_multiplier = a_zero <= 1, a_scale <= 1 and y_scale <= 1
     same_rows, same_start = same_a_zero and same_multiplier and y_zero <= 1, same_a_zero and 0 < depth <= NARROW
     matrix = (0, columns, 1, (0,))
-    write_record(works, WORK, Work(  # Numba takes so many keywords if there is no branch among them
+    write_record(works, WORK, Work(  # Numba compiles so many keywords only if no branch is among them
         M=rows, N=columns, K=depth, groups=groups_of(depth), row_words=own.row_words, panels=panels_of(columns),
         tasks=1, run=1, row_parts=1, column_parts=1,
         NC=own.NC, slots=own.slots, keeps_rows=own.keeps_rows, share_cells=own.share_cells, is_wide=depth > NARROW,
@@ -100,7 +100,7 @@ def multiply(a, b, scales, zeros, y, sizes, numbers, counts, options, spare):
     a_zero, b_zero = either(counts[1] > 0, zeros[0], 0, bytes_), either(counts[3] > 0, zeros[1], 0, bytes_[1:])
     y_scale, y_zero = either(counts[4] > 0, scales[2], 0, floats[2:]), either(counts[5] > 0, zeros[2], 0, bytes_[2:])
     none = as_words(works, 0, np.int64)  # b is not packed
-    bias = floats  # which quantized_matmul does not read
+    bias = floats  # not read by quantized_matmul
     if is_skinny:
         _skinny(0, 1, a, b, none, none, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, bias, y, works, scratch)
     else:
@@ -122,7 +122,7 @@ def signature(bytes_):
 def compiled_multiply():
     """Return `multiply` with the kernels for this processor."""
     rows = registry.available("quantized_matmul", "dot")  # the highest instruction set comes first
-    tiles = next(row for row in rows if not row.is_skinny and row.mr == MR)  # not AMX, which takes too much of a stack
+    tiles = next(row for row in rows if not row.is_skinny and row.mr == MR)  # not AMX, which needs too much stack
     skinny = next(row for row in rows if row.is_skinny)
     names = {"_product": tiles.kernel.share, "_skinny": skinny.kernel.share, "_has_forms": tiles.has_forms}
     return variant(multiply, "multiply", **names).share
@@ -147,7 +147,7 @@ def check_parameters(lengths, counts, scales, factors, zeros, limits):
 
 @register_jitable(**OWN_OPTIONS)
 def check_count(parameter, count, length):
-    """Refuse an array that has neither one number nor `length` of them. count: -1 for a number."""
+    """Refuse an array of neither 1 nor `length` elements. count: -1 for a number."""
     if count not in (-1, 1, length):
         raise RefusalError("length", parameter, count, length)
 
@@ -196,7 +196,7 @@ def _scale_type(field, given):
 
 
 def _zero_type(field, given, dtype):
-    """Refuse an argument that is not a zero point for a tensor of a type."""
+    """Refuse an argument that is not a zero point for a tensor of this type."""
     if not is_given(given):
         return
     found = as_dtype(types.unliteral(given)) if isinstance(given, types.Integer) else None

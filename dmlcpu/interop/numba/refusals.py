@@ -16,8 +16,8 @@ from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.records import CELL
 
-# Cells of the largest workspace on a thread's own stack: 96 KiB are a small part of the smallest usual stack (512 KiB),
-# and enough for the 40 largest of 150,000 float32.
+# Cells of the largest workspace on a thread's stack: 96 KiB are a small part of the smallest usual stack (512 KiB), and
+# enough for the 40 largest of 150,000 float32.
 STACK = 96 * 1024 // CELL
 
 
@@ -27,7 +27,7 @@ def refusal(operator, field, found, allowed):
 
 
 def constant(operator, field, given):
-    """Return the value of an argument that has to be constant."""
+    """Return the value of an argument that must be constant."""
     if isinstance(given, types.Literal):
         return given.literal_value
     if isinstance(given, types.Omitted):
@@ -50,7 +50,7 @@ def typed(check, *arguments):
 
 
 def is_given(value):
-    """Return whether an argument is there, and not None."""
+    """Return whether an argument is given and not None."""
     return value is not None and not isinstance(value, types.Omitted | types.NoneType)
 
 
@@ -73,7 +73,7 @@ def array_type(operator, field, given):
 
 
 def output_type(operator, field, given, ndim, dtype):
-    """Refuse an output that by its type cannot take a result."""
+    """Refuse an output whose type cannot hold the result."""
     found = array_type(operator, field, given)
     if given.ndim != ndim:
         raise refusal(operator, f"{field}.ndim", given.ndim, str(ndim))
@@ -88,12 +88,12 @@ _FLOAT, _INT, _UINT = np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.uint
 
 
 def _top_k(k, axis, shape, index_dtype):
-    """Refuse k, axis or the type of indices; whatever the elements are."""
+    """Refuse k, axis or the type of indices, for any elements."""
     top_k_call.check(Form(shape, _FLOAT), (k, axis, None, None, True, "greatest", index_dtype))
 
 
 def _scatter_nd(x, indices, updates):
-    """Refuse shapes, whatever the elements are; those of x and updates have one more dimension."""
+    """Refuse shapes, for any elements; those of x and updates have one more dimension."""
     forms = Form(x[:-1], _FLOAT), Form(indices, _INT), Form(updates[:-1], _FLOAT), None
     scatter_nd_call.check(forms, ("none", "clip"))
 
@@ -108,10 +108,10 @@ def _scale(place, index, size, value):
 
 
 _BY_UPDATES = "(by the dimensions of updates)"
-# Each returns an error or raises one. Parameters of products come by their numbers in PARAMETERS.
+# Each returns an error or raises one. Parameters of products are passed as their positions in PARAMETERS.
 ERRORS: dict[str, Any] = {
     "shape": lambda op, field, found, allowed: BindingError(op, f"{field}.shape", str(found), str(allowed)),
-    "shared": lambda op, field, other: BindingError(op, field, f"sharing memory with {other}", "memory of its own"),
+    "shared": lambda op, field, other: BindingError(op, field, f"sharing memory with {other}", "its own memory"),
     "top_k": _top_k,
     "coordinates": lambda n, T: BindingError(_SCATTER, "indices.shape[-1]", str(n), f"{T} {_BY_UPDATES}"),
     "scatter_nd": _scatter_nd,
@@ -125,7 +125,7 @@ ERRORS: dict[str, Any] = {
 
 
 class RefusalError(Exception):
-    """What compiled code raises, by a name in ERRORS and that function's arguments; callers get the public error.
+    """The error in compiled code, by a name in ERRORS and that function's arguments; callers get the public error.
 
     Compiled code passes numbers, and Python makes the text: Numba takes seconds to compile text.
     """

@@ -40,7 +40,7 @@ _NO_BUCKETS = (0,) * cells_of(WORK["buckets"])
 
 @device
 def fill(works, shape, count, coordinates, options):
-    """Write the work record of contiguous arrays. shape: of x, and 1 behind; count: of the updates."""
+    """Write the work record of contiguous arrays. shape: of x, followed by 1; count: of the updates."""
     element, reduction, in_vectors, mode, is_wide, is_signed = options
     tuples, size = record_at(works, 0, WORK).tuples, element
     for d in range(coordinates, len(shape)):
@@ -68,8 +68,8 @@ def fill(works, shape, count, coordinates, options):
 def scatter(x, indices, updates, out, shape, dims, options):
     """Copy x to out unless it is empty, and apply the updates; return the place of the first bad index, or VALID.
 
-    shape: of x, and 1 behind; dims: the length of shape, the number of updates, and of coordinates of a tuple; options:
-    see `fill`.
+    shape: of x, followed by 1; dims: the length of shape, the number of updates, and of coordinates of a tuple;
+    options: see `fill`.
     """
     dimensions, count, coordinates = dims
     works = _record_on_stack()
@@ -105,7 +105,7 @@ def count_of(shape):
 
 @register_jitable(**OWN_OPTIONS)
 def check(shape, updates, dims, indices, coordinates, mode):
-    """Refuse shapes that do not fit together. shape, updates: of x and updates, with one dimension more."""
+    """Refuse shapes that do not match. shape, updates: of x and updates, with one more dimension."""
     if indices[-1] != coordinates:
         raise RefusalError("coordinates", indices[-1], coordinates)
     outer = len(indices) - 1  # updates have indices.shape[:-1] + x.shape[coordinates:]

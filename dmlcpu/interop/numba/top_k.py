@@ -69,10 +69,10 @@ def workspace(kernel, n, k, lanes):
 def plan(x, rows, n, inner, k, strided):
     """Return the kernel, the keys and positions of its workspace, and the size of the workspace in cells."""
     kernel = choose(rows, n, k, inner, inner, lockstep_work_of(x))
-    if strided and kernel == TOURNAMENT:  # "columns" has the strided one instead
+    if strided and kernel == TOURNAMENT:  # "columns" uses the strided one instead
         kernel = STRIDED_TOURNAMENT
     keys, positions = workspace(kernel, n, k, line_of(x))
-    positions += -positions % _LINE_CELLS  # aligns the keys behind them to a cache line
+    positions += -positions % _LINE_CELLS  # aligns the following keys to a cache line
     return kernel, keys, positions, positions + (keys * x.itemsize + CELL - 1) // CELL
 
 
@@ -93,8 +93,8 @@ def fill(works, sizes, k, key_map, options, workspace):
 def select(x, values, indices, sizes, k, key_map, options, spare):
     """Select in all sequences on one thread; return 0, or the cells of the workspace that it lacks.
 
-    sizes: the product of the sizes before the axis, n, the product behind; options: whether winners are sorted, and the
-    words of an index; spare: a workspace, empty if the stack has room.
+    sizes: the product of the sizes before the axis, n, the product of those after it; options: whether winners are
+    sorted, and the words of an index; spare: a workspace, empty if the stack has room.
     """
     outer, n, inner = sizes
     if outer * n * inner == 0 or k == 0:
@@ -124,7 +124,7 @@ def signature(words):
     return words, words, places, types.UniTuple(number, 3), number, key_map, types.UniTuple(number, 2), spare
 
 
-# Kernels that are never chosen are replaced by one that is compiled in any case.
+# A kernel that is never chosen is replaced by one that is compiled anyway.
 SELECT = {
     "one": variant(select, "select_one", STRIDED=False, _lockstep=_select_sort, _insert=_select_sort).share,
     "rows": variant(select, "select_rows", STRIDED=False, _insert=_select_sort).share,
@@ -135,7 +135,7 @@ OFFERS = {name: functools.partial(SELECT.get, name) for name in SELECT}
 
 @device
 def sizes_of(shape, axis):
-    """Return the product of the sizes before an axis, its own size, and the product of those behind."""
+    """Return the product of the sizes before an axis, its own size, and the product of those after it."""
     outer, inner = 1, 1
     for d in range(len(shape)):
         outer *= shape[d] if d < axis else 1

@@ -1,4 +1,4 @@
-"""PyTorch: its own calls on these kernels (`enable`), and operators of its own for them (``torch.ops.dmlcpu``)."""
+"""PyTorch: its operators on dmlcpu's kernels (`enable`), and custom operators (``torch.ops.dmlcpu``)."""
 
 try:
     import torch as _torch

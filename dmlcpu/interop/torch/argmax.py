@@ -1,4 +1,4 @@
-"""aten::argmax and aten::argmin. NaN wins against all, and the first of equal elements, as in PyTorch."""
+"""aten::argmax and aten::argmin. As in PyTorch, NaN wins, and so does the first of equal elements."""
 
 from functools import partial
 from typing import Any

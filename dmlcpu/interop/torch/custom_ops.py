@@ -1,4 +1,4 @@
-"""The functions as operators of PyTorch: ``torch.ops.dmlcpu.top_k``, ``scatter_nd`` and ``quantized_matmul``.
+"""The functions as PyTorch operators: ``torch.ops.dmlcpu.top_k``, ``scatter_nd`` and ``quantized_matmul``.
 
 ``torch.compile(fullgraph=True)`` keeps them in its graph; top_k and scatter_nd have gradients.
 """
@@ -78,8 +78,8 @@ def _keep_for_scatter_nd(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> N
 def _gradient_of_scatter_nd(ctx: Any, y: Tensor) -> tuple[Tensor | None, ...]:
     """Return the gradients of x and of the updates.
 
-    With "add", x gets the gradient of y, and each update the gradient of its place. Without a reduction, the last
-    update of a place gets its gradient, and earlier updates get zero; x gets the gradients of places without an update.
+    With "add", x gets the gradient of y, and each update that of its element. Without a reduction, the last update of
+    an element gets its gradient, and earlier updates get zero; x gets the gradients of elements without an update.
     """
     if ctx.reduction not in ("none", "add"):
         raise UnsupportedError("scatter_nd", "reduction of what requires a gradient", repr(ctx.reduction), "none, add")
@@ -91,14 +91,14 @@ def _gradient_of_scatter_nd(ctx: Any, y: Tensor) -> tuple[Tensor | None, ...]:
         numbers, none = torch.arange(places.shape[0]), y.new_full([count + 1], -1, dtype=torch.int64)
         last = torch.ops.dmlcpu.scatter_nd(none, places[:, None], numbers)
         places = torch.where(last[places] == numbers, places, count)
-        # Selected, not multiplied: zero times infinity is NaN.
+        # This selects and does not multiply: zero times infinity is NaN.
         of_x = torch.where(last[:count, None] < 0, slices, 0).reshape(ctx.shape)
     of_updates = torch.cat([slices, slices.new_zeros(1, rest.numel())])[places]
     return of_x, None, of_updates.reshape(*indices.shape[:-1], *rest), None, None
 
 
 def _flat_places(tuples: Tensor, sizes: torch.Size, mode: str) -> Tensor:
-    """Return the places of index tuples in the flattened first dimensions; out of range, the place after the last."""
+    """Return the positions of index tuples in the flattened first dimensions; out of range, the one after the last."""
     places = tuples.new_zeros(tuples.shape[:1], dtype=torch.int64)
     counts = tuples.new_ones(tuples.shape[:1], dtype=torch.bool)
     for coordinate, size in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""aten::gather, and torch.take_along_dim by it."""
+"""aten::gather, which torch.take_along_dim calls."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""aten::kthvalue, median and nanmedian: top_k selects from the nearer end, and the last winner is the result.
+"""aten::kthvalue, median and nanmedian: top_k selects from the nearer end; its last winner is the result.
 
-PyTorch leaves open which of equal elements it returns.
+PyTorch does not specify which of equal elements it returns.
 """
 
 from functools import partial
@@ -48,9 +48,9 @@ def _kind_of_kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -
 
 
 def _median(x: Tensor, dim: int, keepdim: bool = False, *, ignores_nan: bool) -> Results:
-    """Of an even number of elements the lower one in the middle; the first NaN if there is one.
+    """Return the median, the lower one of an even number of elements; the first NaN if there is one.
 
-    With `ignores_nan`, a call with NaN is passed on: its medians have different places.
+    With `ignores_nan`, PyTorch runs calls with NaN: their medians have different positions.
     """
     found = _kthvalue(x, (x.shape[dim] + 1) // 2, dim, True)
     if x.dtype.is_floating_point:

@@ -1,4 +1,4 @@
-"""An operator of PyTorch that these kernels take over."""
+"""A PyTorch operator that these kernels replace."""
 
 import importlib.util
 import math
@@ -22,9 +22,9 @@ class Override(NamedTuple):
     operator: str  # PyTorch's full name of the overload
     # The work in elements that are read, written or added. Its arguments: the first one, and a tuple of the others.
     size: Callable[[Any, tuple[Any, ...]], int]
-    least: int  # PyTorch is faster at smaller sizes on any machine: a call of these functions takes 8 microseconds
-    refusal: Callable[..., str]  # the reason not to take a call, or ""; slow checks are left to `run`
-    kind: Callable[..., Kind]  # a threshold of size is measured for each kind
+    least: int  # PyTorch is faster below this size on any machine: a call of these functions takes 8 microseconds
+    refusal: Callable[..., str]  # the reason not to take a call, or ""; `run` makes the slow checks
+    kind: Callable[..., Kind]  # a size threshold is measured for each kind
     sample: Callable[[Kind, int], tuple[Any, ...]]  # arguments of a kind and a size, to be measured
     rungs: tuple[int, ...]  # sizes that are measured
     run: Callable[..., Any]  # raises PassOnError, before it writes, if a slow check fails
@@ -46,19 +46,19 @@ NO_COMPILATION = "compilation is switched off"
 
 _NUMBERS = frozenset([torch.float32, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8])
 ORDERED = _NUMBERS | {torch.float16}
-if importlib.util.find_spec("ml_dtypes") is not None:  # NumPy has the type from there only
+if importlib.util.find_spec("ml_dtypes") is not None:  # the only source of the type for NumPy
     ORDERED |= {torch.bfloat16}
-# PyTorch adds halves in float32 and rounds once; these kernels round each sum, so they do not add them here.
+# PyTorch adds 16-bit floats in float32 and rounds once; these kernels round each sum, so PyTorch adds them.
 _ADDED = _NUMBERS | {torch.bool, torch.complex64, torch.complex128}
 ASSIGNED = ORDERED | _ADDED
 # By reduction of a scatter, the types that are taken.
 REDUCED = {"none": ASSIGNED, "add": _ADDED, "mul": _NUMBERS, "max": ORDERED, "min": ORDERED}
 TYPE_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in ASSIGNED}
-EXACT_TYPES = frozenset({torch.Tensor, torch.nn.Parameter})  # methods of subclasses may do anything
+EXACT_TYPES = frozenset({torch.Tensor, torch.nn.Parameter})  # subclasses may override any method
 
 
 class _Exported:
-    """The memory of a tensor for np.from_dlpack. After Tensor.numpy, no storage could be resized any more."""
+    """The memory of a tensor for np.from_dlpack. After Tensor.numpy, its storage could not be resized."""
 
     __slots__ = ("tensor",)
 
@@ -72,7 +72,7 @@ class _Exported:
         return 1, 0  # a CPU
 
 
-# Before NumPy 2.1 and PyTorch's own function, arrays from DLPack cannot be written to.
+# Before NumPy 2.1, and with PyTorch's own function, arrays from DLPack are read-only.
 _HAS_DLPACK_1 = hasattr(torch._C, "_to_dlpack_versioned") and np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 
@@ -104,7 +104,7 @@ _DISTINCT = 1 << 20
 
 
 def numbers(shape: tuple[int, ...], dtype: str) -> Tensor:
-    """Return random numbers that every type holds. Many are repeated: making them anew takes longer than the calls."""
+    """Return random numbers that every type holds. Large arrays repeat: drawing them takes longer than the calls."""
     few = np.random.default_rng(1).integers(0, 127, min(math.prod(shape), _DISTINCT), dtype=np.int8)
     return torch.from_numpy(np.resize(few, shape)).to(getattr(torch, dtype))
 

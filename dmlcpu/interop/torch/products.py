@@ -44,7 +44,7 @@ def _empty(a: Tensor, b: Tensor) -> Tensor:
 def _kind(a: Tensor, b: Tensor) -> Kind:
     rows = a.shape[0]
     order = "rows" if b.stride(1) == 1 else "columns"  # how b lies in memory
-    # To pack b takes as long for one row as for eight: two rows are measured as one.
+    # Packing b takes as long for one row as for eight, so two rows count as one.
     return "one" if rows <= 2 else "few" if rows <= _FEW_ROWS else "many", order
 
 
@@ -76,5 +76,5 @@ def make_int_mm(has_vnni: bool) -> Override:
     )
 
 
-# PyTorch asks the processor by this name of its own, which may go; then calls have the thresholds of the loop.
+# PyTorch's private test of the processor may disappear; then calls use the thresholds of the loop.
 INT_MM = make_int_mm(getattr(torch.cpu, "_is_vnni_supported", bool)())

@@ -42,8 +42,8 @@ def _form_of_rows(elements: int) -> str:
 def form_of_elements(x: Tensor, dim: int, index: Tensor) -> str:
     """Return the form of a call with an index for each element.
 
-    It is one of rows if all elements of a row have the same index in memory. Otherwise "lines", if elements that lie
-    side by side have their indices along one line, or "columns".
+    The form is one of rows if all elements of a row have the same index in memory. Otherwise it is "lines", if the
+    indices of adjacent elements lie along one line, or "columns".
     """
     row = math.prod(x.shape[dim:][1:])
     if row == 1:
@@ -73,9 +73,9 @@ def _random(stop: int, *shape: int) -> Tensor:
 
 
 def _scatter(x: Tensor, dim: int, index: Tensor, source: Tensor, *, reduction: str, copies: bool) -> Tensor:
-    # As unsigned numbers, negative ones are out of range, which they are in PyTorch.
+    # As unsigned numbers, negative indices are out of range, as in PyTorch.
     places, updates = as_operand(index).view(np.uint64), as_operand(source)
-    if updates.shape != places.shape:  # a larger source is read in part
+    if updates.shape != places.shape:  # only a part of a larger source is read
         updates = updates[tuple(map(slice, places.shape))]
     result = x.new_empty(x.shape) if copies else x
     target = as_array(result) if copies else as_target(x, places, updates)
@@ -106,7 +106,7 @@ def _sample_scatter(kind: Kind, size: int) -> tuple[Any, ...]:
     return numbers(shape, dtype), dim, index, numbers(tuple(index.shape), dtype)
 
 
-# PyTorch's names. A mean is PyTorch's, and so is a result without the elements that were there.
+# PyTorch's names. PyTorch computes means, and results that exclude the old elements.
 _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 

@@ -1,16 +1,16 @@
-"""The sizes from which calls are taken where none are measured, so that they are the same in every process.
+"""The sizes from which calls are taken if none are measured, so that all processes use the same sizes.
 
 The table is what asv_bench/torch_thresholds.py printed on an AMD EPYC (Zen 4, family 25, model 17) with two processors
 and PyTorch 2.13; for sort, unique, k-th values, argmax, argmin, scatter_reduce_, gather and columns on a Zen 3
-(family 25, model 1). What scatter_ has as columns and lines, and index_add_ as lines, is left to PyTorch.
+(family 25, model 1). PyTorch runs scatter_ on columns and lines, and index_add_ on lines.
 """
 
 from dmlcpu.interop.torch.override import TYPE_NAMES, Kind
 from dmlcpu.runtime.isa import Isa, allowed, highest
 
 _MEASURED = Isa.AVX512VNNI  # the instruction set of that processor
-# On another one, or with more threads, the larger of both sizes holds, this many times. There is nothing to measure it
-# by; it leaves to PyTorch the calls that either might be faster at.
+# On other processors, or with more threads, this multiple of the larger size holds. No measurement supports the factor;
+# PyTorch runs the calls at which either might be faster.
 _CAUTION = 4
 
 _Sizes = tuple[int | None, int | None]  # on one thread and on two; None: not even the largest calls are faster
@@ -133,7 +133,7 @@ TABLE: dict[str, dict[Kind, _Sizes]] = {
     },
 }
 
-# The copy takes both packages the same time.
+# The copy takes the same time in both packages.
 TABLE |= {name: TABLE[f"{name}_"] for name in ("scatter", "scatter_add", "scatter_reduce")}
 
 

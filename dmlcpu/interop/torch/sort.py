@@ -1,4 +1,4 @@
-"""aten::sort and what PyTorch computes by it (argsort, msort, quantiles), and aten::_unique2, of torch.unique."""
+"""aten::sort, which also computes argsort, msort and quantiles, and aten::_unique2 of torch.unique."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def _sample(kind: Kind, size: int) -> tuple[Tensor]:
     return (sample_along(kind[1], size, kind[0]),)
 
 
-# With an inverse PyTorch's own takes less time than the sort and the writing of places.
+# With an inverse, PyTorch's own kernel is faster than a sort that also writes positions.
 def _refuse_unique(x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> str:
     if return_inverse:
         return ARGUMENTS
@@ -67,7 +67,7 @@ def _refuse_unique(x: Tensor, sorted: bool = True, return_inverse: bool = False,
 
 
 def _unique(x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
-    """Sort; of equal numbers, which then follow one another, one is left."""
+    """Sort, then keep one of each run of equal numbers."""
     flat = x.reshape(-1)
     values = torch.empty_like(flat)
     _sort(flat, 0, False, values)

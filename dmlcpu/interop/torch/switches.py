@@ -22,7 +22,7 @@ from dmlcpu.interop.torch.thresholds import THRESHOLDS, is_measuring
 from dmlcpu.interop.torch.topk import TOPK
 from dmlcpu.runtime.compilation import can_compile
 
-# What operators are called in `include` and `exclude`.
+# The names of operators in `include` and `exclude`.
 _Name: TypeAlias = Literal[
     "topk", "sort", "unique", "kthvalue", "median", "nanmedian", "argmax", "argmin", "_int_mm", "index_add_",
     "scatter_add_", "scatter_add", "scatter_", "scatter", "scatter_reduce_", "scatter_reduce",
@@ -53,7 +53,7 @@ class _Switch:
             self.library.impl(self.override.operator, kernel, "CPU", with_keyset=True)
 
     def leave(self) -> None:
-        """Give the operator back to PyTorch."""
+        """Run the operator on PyTorch's own kernel again."""
         self.is_on = False
         if self.library is not None:
             _retired.append(torch.library.get_kernel(self.override.operator, "CPU"))
@@ -68,39 +68,39 @@ _retired: list[Any] = []
 
 
 def enable(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Name]" = ()) -> None:
-    """Let PyTorch's CPU operators run on dmlcpu's kernels, wherever these take a call and are faster.
+    """Let PyTorch's CPU operators run on dmlcpu's kernels, wherever these support a call and are faster.
 
     Parameters
     ----------
     include : iterable of str, optional
         Names of operators: ``topk``, ``sort``, ``unique``, ``kthvalue``, ``median``, ``nanmedian``, ``argmax``,
         ``argmin``, ``_int_mm``, ``index_add_``, ``scatter_add_``, ``scatter_add``, ``scatter_``, ``scatter``,
-        ``scatter_reduce_``, ``scatter_reduce``, ``index_put_``, ``gather``; by default all. The others are given back
-        to PyTorch. Those that end with an underscore change a tensor in place.
+        ``scatter_reduce_``, ``scatter_reduce``, ``index_put_``, ``gather``; by default all. All others are disabled.
+        Names that end with an underscore change a tensor in place.
     exclude : iterable of str
         Names to leave out.
 
     Raises
     ------
     ValueError
-        If a name is none of these.
+        If a name is unknown.
     TypeError
-        If an argument is not a list of names.
+        If an argument is no list of names.
 
     Notes
     -----
     The kernels are registered in PyTorch's dispatcher for the CPU, beneath autograd, ``torch.func`` and autocast, which
-    go on working. A call that the kernels do not take, or in which they raise, goes to PyTorch's own kernel; `report`
-    counts the reasons.
+    still work. PyTorch's own kernel runs the calls that dmlcpu's kernels do not support or in which they raise;
+    `report` counts the reasons.
 
-    Values and indices are PyTorch's, except where PyTorch leaves them open: of several equal elements `topk` returns
-    the first here, and medians any; sorts are stable, of several updates of one element the last remains, and updates
-    are added in their order.
+    Values and indices are PyTorch's, except where PyTorch does not specify them: among equal elements `topk` returns
+    the first, and medians return any; sorts are stable, the last of several updates of one element remains, and updates
+    are added in order.
 
     The size from which these kernels are faster is measured on each machine, at the first call of a kind, and kept in
-    the folder of compiled kernels. Where it cannot be measured or kept, a shipped size holds.
+    the folder of compiled kernels. If it cannot be measured or kept, a shipped size holds.
 
-    The switch holds for the whole process. Call `enable` and `disable` while no other thread runs these operators.
+    It applies to the whole process. Call `enable` and `disable` while no other thread runs these operators.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def enable(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Name]" 
 
 
 def disable() -> None:
-    """Give all operators back to PyTorch."""
+    """Run all operators on PyTorch's own kernels again."""
     for switch in _SWITCHES.values():
         switch.leave()
 
@@ -132,12 +132,12 @@ def accelerated(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Na
     Parameters
     ----------
     include, exclude : iterable of str
-        As of `enable`.
+        As for `enable`.
 
     Notes
     -----
-    Afterwards the kernels stay registered, but switched off, because registering is slow: until `disable`, a call of
-    one of these operators takes about 2 microseconds longer.
+    Afterwards the kernels stay registered but switched off, because registering is slow: until `disable` is called,
+    these operators take about 2 microseconds longer a call.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def accelerated(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Na
         yield
     finally:
         for name, switch in _SWITCHES.items():
-            gone = name in names and not switch.is_on  # switched off within: by `disable`, or because it failed
+            gone = name in names and not switch.is_on  # switched off meanwhile: by `disable`, or because it failed
             switch.is_on = before[name] and switch.library is not None and not gone
 
 
@@ -166,14 +166,14 @@ def report() -> dict[str, dict[str, Any]]:
     Returns
     -------
     dict
-        For each operator a dictionary: "on", "taken" (number of calls that these kernels carried out), and "passed on"
+        For each operator a dictionary: "on", "taken" (number of calls that these kernels ran), and "passed on"
         (reason -> number of calls that went to PyTorch's kernel).
 
     Notes
     -----
-    Calls that measure from which size on these kernels are faster are not counted. PyTorch carries out some calls of
-    ``index_add_`` by ``scatter_add_``: those count as calls of both. Where Python has no GIL, calls of several threads
-    at the same moment may count as one.
+    Calls made to measure the size from which these kernels are faster are not counted. PyTorch runs some calls of
+    ``index_add_`` as ``scatter_add_``: those count as calls of both. If Python has no GIL, simultaneous calls from
+    several threads may count as one.
 
     Examples
     --------
@@ -215,7 +215,7 @@ _UNTRACED = _dynamo._FrameExecStrategy(_dynamo._FrameAction.SKIP, _dynamo._Frame
 
 
 def _kernel(switch: _Switch) -> Callable[..., Any]:
-    """Return the function that PyTorch calls instead of its own kernel."""
+    """Return the function that PyTorch calls in place of its kernel."""
     override, passed_on = switch.override, switch.passed_on
     size_of, least, aside = override.size, override.least, override.aside
     original = torch.library.get_kernel(override.operator, "CPU").call_boxed
@@ -223,7 +223,7 @@ def _kernel(switch: _Switch) -> Callable[..., Any]:
     # Small calls are frequent, so they run through little code.
     def kernel(keyset: Any, x: Any, *others: Any, **kwargs: Any) -> Any:
         if type(x) in EXACT_TYPES:
-            with torch._C.DisableTorchFunction():  # modes see the user's call, but not the calls in here
+            with torch._C.DisableTorchFunction():  # modes see the user's call, but not these calls
                 size = size_of(x, others)
             if size >= least:
                 return large(size, keyset, x, *others, **kwargs)
@@ -258,15 +258,15 @@ def _attempt(
         reason = reason or override.refusal(*args, **kwargs)
         reason = reason or THRESHOLDS.loss(override, original, size, *args, **kwargs)
         result = None if reason else override.run(*args, **kwargs)
-    # All of these come before anything is written: kernels raise nothing.
+    # These errors come before anything is written: kernels raise nothing.
     except PassOnError as error:
         return str(error), None
-    except (DmlError, MemoryError) as error:  # PyTorch raises its own
+    except (DmlError, MemoryError) as error:  # PyTorch raises its own error
         return type(error).__name__, None
     except Exception as error:
         switch.is_on = False
         reason = f"{type(error).__name__}: {error}"
-        _log.warning("%s is given back to PyTorch, as it raised %s", switch.override.name, reason)
+        _log.warning("%s runs on PyTorch's kernel from now on, as it raised %s", switch.override.name, reason)
         return reason, None
     switch.taken += not reason
     return reason, result

@@ -1,7 +1,7 @@
 """The sizes from which calls of a kind are taken: measured once on each machine, then kept in a file.
 
-A decision must not change between runs of a program, because the order of equal elements would change with it. So a
-measurement that cannot be kept is not made: the sizes of `shipped` hold then, which are the same in every process.
+A decision must not change between runs of a program, because the order of equal elements would change with it. So
+nothing is measured if the result cannot be kept: then the sizes of `shipped` hold, which are the same in every process.
 """
 
 import contextlib
@@ -36,11 +36,11 @@ _log = logging.getLogger("dmlcpu")
 
 SLOWER = "PyTorch is faster"
 
-# At most this share of PyTorch's time: a smaller lead might be gone in the next measurement.
+# At most this share of PyTorch's time: a smaller lead might not be measured again.
 _GAIN = 0.9
 _DISPATCH_US = 2  # PyTorch's time to call a kernel in Python, on Zen 4
 LEAST_ROUNDS, _MOST_ROUNDS = 5, 25
-_LEAST_US, _MOST_US = 200, 20_000  # of a round; of all, but for the least number of them
+_LEAST_US, _MOST_US = 200, 20_000  # of a round; of all rounds, beyond the least number of them
 _LONG_US = 10_000  # after a longer call no larger size is measured: the decision for this one holds for them
 _BUSY = 1.2  # processes for each processor
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
@@ -58,7 +58,7 @@ def is_measuring() -> bool:
 
 
 def time_in_turns(mine: Callable[[], Any], theirs: Callable[[], Any]) -> _Rounds:
-    """Return the microseconds of both calls in several rounds, in which they take turns."""
+    """Return the microseconds of both calls in several rounds, in which they alternate."""
     calls, counts = (mine, theirs), []
     for call in calls:
         call()  # compiles
@@ -86,8 +86,8 @@ class Thresholds:
     folder: Callable[[], str | None] = lambda: registry.find("top_k", "select").kernel.share.stats.cache_path
     time_calls: Callable[[Callable[[], Any], Callable[[], Any]], _Rounds] = time_in_turns
     is_busy: Callable[[], bool] = _is_busy
-    pause_s: float = 0.1  # before something is measured again: what disturbed the first measurement may have gone
-    process: int = field(default_factory=os.getpid)  # a child that it forks measures nothing
+    pause_s: float = 0.1  # before a second measurement: what disturbed the first one may have ended
+    process: int = field(default_factory=os.getpid)  # its forked children measure nothing
     won: dict[_Key, _Won] = field(default_factory=dict)
 
     def loss(self, override: Override, original: Callable[..., Any], size: int, *args: Any, **kwargs: Any) -> str:
@@ -135,7 +135,7 @@ class Thresholds:
                 won[size], length = compare(size)
             if length > _LONG_US:
                 break
-        # On one side of a change there may have been a disturbance: two of three measurements decide.
+        # The machine may have been disturbed on one side of a change: two of three measurements decide.
         changes = [pair for pair in itertools.pairwise(won) if won[pair[0]] != won[pair[1]]]
         for size in sorted({*itertools.chain(*changes)}):
             time.sleep(self.pause_s)
@@ -201,7 +201,7 @@ def _save(path: Path, key: _Key, measured: _Won) -> bool:
 
 def _after_fork_in_child() -> None:
     global _measuring, _measurer
-    _measuring, _measurer = threading.RLock(), None  # a thread of the parent may have held the old one
+    _measuring, _measurer = threading.RLock(), None  # a parent's thread may have held the old lock
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows

@@ -1,4 +1,4 @@
-"""aten::topk, by top_k. With outputs of its caller it stays PyTorch's, which resizes them."""
+"""aten::topk, by top_k. PyTorch's kernel runs calls with `out`, which it resizes."""
 
 from typing import Any
 
@@ -36,7 +36,8 @@ def find(x: Tensor, k: int, dim: int, largest: bool, *, is_sorted: bool) -> tupl
 
 
 def _run(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
-    # Sorted in any case: the order that PyTorch leaves open would decide the last bits of sums over what is selected.
+    # Always sorted: the order, which PyTorch does not specify, decides the last bits of sums over the selected
+    # elements.
     return find(x, k, dim, largest, is_sorted=True)
 
 
@@ -46,7 +47,7 @@ def _aside(x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
     return values, indices
 
 
-_FEW = 32  # elements at least for each that is selected
+_FEW = 32  # least number of elements for each selected one
 
 
 def _kind(x: Tensor, k: int, dim: int = -1, *_: Any) -> Kind:

@@ -1,1 +1,1 @@
-"""SCATTER_ELEMENTS and GATHER_ELEMENTS: each index replaces one coordinate of its own place."""
+"""SCATTER_ELEMENTS and GATHER_ELEMENTS: each index replaces one coordinate of its position."""

@@ -59,7 +59,7 @@ def run_task(number, part, has_rows, operands, terms, work, scratch):
 
 @device
 def load_rows(origin, operands, work, rows, step, row_terms):
-    """Copy the rows of a as signed bytes, zero behind K, and a row of ones; fill their sums and zero points."""
+    """Copy the rows of a as signed bytes, zero after K, and a row of ones; fill their sums and zero points."""
     flip = np.uint8(work.a_sign_flip ^ MIDDLE)
     for row in range(work.M + 1):
         place, total = origin.a + row * work.a.row, np.int64(0)

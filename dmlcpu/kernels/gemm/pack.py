@@ -152,7 +152,7 @@ def pack_columns(rhs, place, first, last, words, sums):
 def pack(part, parts, b, words, sums, saturating, works):
     """Pack a share of the panels of some matrices. words: uint32, sums: int64, both of all panels, but flat.
 
-    saturating: for each share the number of pairs that saturate, on a cache line of its own.
+    saturating: for each share the number of pairs that saturate, on a separate cache line.
     """
     work, found = record_at(works, 0, WORK), 0
     panels, groups = panels_of(work.N), groups_of(work.K)

@@ -147,7 +147,7 @@ def packed_rhs(first, last, part, origin, operands, work, scratch):
     return words, sums, np.int64(0) if work.is_exact else saturating
 
 
-@device  # not inlined, for registers of its own: inlined, small products took up to a quarter longer
+@device  # not inlined, so that it has all registers: inlined, small products took up to a quarter longer
 def run_block(first_row, last_row, block, has_rows, part, origin, operands, terms, work, scratch):
     """Multiply the rows of a task by a block of panels. has_rows: they are packed."""
     space = record_at(scratch, space_of(part, work), SPACE)

@@ -72,7 +72,7 @@ def run_task(number, part, has_rows, operands, terms, work, scratch):
 
 @device
 def complete_rows(words, work):
-    """Write a row of ones below packed rows, and zeros behind all rows up to a whole PASS."""
+    """Write a row of ones below packed rows, and zeros after all rows up to a whole PASS."""
     rows, groups = work.M, work.groups
     for group in range((groups + PASS - 1) // PASS * PASS):
         at = group // KC * (rows + 1) * ROW_STEP + group % KC
@@ -85,7 +85,7 @@ def complete_rows(words, work):
 
 @device
 def place_of(column, columns, work):
-    """Return where a column's accumulator is in its row. The columns behind whole blocks end the last BLOCK."""
+    """Return where a column's accumulator is in its row. The columns after whole blocks end the last BLOCK."""
     behind = columns.first + columns.blocks * BLOCK
     return column - columns.first if column < behind else columns.blocks * BLOCK + column - (work.N - BLOCK)
 
@@ -99,7 +99,7 @@ def multiply(columns, words, origin, operands, work):
     has_rest = columns.first + whole * BLOCK < columns.last
     for k in range(0, work.K, DEPTH):
         word, depth = k // 4 // KC * rows * ROW_STEP + k // 4 % KC, min(DEPTH, work.K - k)
-        # Two turns of a loop: two calls would be compiled twice.
+        # Two iterations of a loop: two calls would be compiled twice.
         for turn in range(1 + has_rest):
             column, blocks, at = (columns.first, whole, 0) if turn == 0 else (work.N - BLOCK, 1, whole * BLOCK)
             b = Strided(operands.b, origin.b + k * work.b.row + column, work.b.row, depth)

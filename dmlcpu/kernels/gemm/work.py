@@ -60,7 +60,7 @@ WORK = record(
     y_bias=MATRIX,  # row: 0 if all rows have the same
 )
 
-# Space for the tallest tile and the longest block, each part on cache lines of its own.
+# Space for the tallest tile and the longest block, each part on separate cache lines.
 SPACE = record(
     CACHE_LINE,
     acc=(np.int32, (TALLEST, NR)),  # the accumulators
@@ -84,12 +84,12 @@ SPACE = record(
         scale=(np.float32, MOST_PANELS * NR),  # of b, or the multipliers if all rows have the same
         y_bias=(np.float32, MOST_PANELS * NR),  # if all rows have the same
     ),
-    multipliers=(np.float32, (TALLEST, NR)),  # of a tile whose rows have scales of their own
+    multipliers=(np.float32, (TALLEST, NR)),  # of a tile whose rows have different scales
     bytes=(np.uint8, (TALLEST, NR)),  # of a tile that is not written to y directly
     floats=(np.float32, (TALLEST, NR)),  # the same, of an y of floats
     y_bias=(np.float32, (TALLEST, NR)),  # of a tile whose bias is not read from its place
 )
-COUNTER = 0  # the cell with the number of the next run of tasks, on a cache line of its own
+COUNTER = 0  # the cell with the number of the next run of tasks, on a separate cache line
 SHARES = LINE_CELLS  # the cell where the workspaces of the shares begin
 
 
@@ -182,7 +182,7 @@ def lhs_cells(groups: int, rows: int) -> int:
 
 @shared
 def rhs_cells(panels: int, groups: int) -> int:
-    """Return the workspace of packed panels, and of the gap behind them.
+    """Return the workspace of packed panels, and of the gap after them.
 
     Microkernels prefetch beyond the end: without a gap they would take the next share's tile from its core.
     """

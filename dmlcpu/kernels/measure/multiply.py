@@ -30,7 +30,7 @@ def can_measure() -> bool:
 
 
 def multiply(part, parts, turns, done):
-    """Multiply for some turns; write how many products that were to the line of `done` of the part."""
+    """Multiply for some iterations; write how many products that were to the line of `done` of the part."""
     done[LINE_CELLS * part + 1] = spin(turns)  # type: ignore[name-defined] # noqa: F821
     done[LINE_CELLS * part] = turns * PRODUCTS  # type: ignore[name-defined] # noqa: F821
 
@@ -47,7 +47,7 @@ def _make_spin(microkernel: Microkernel, accumulators: int) -> Any:
 
     @emitted
     def spin(builder, turns) -> types.int64:
-        """Multiply once into each accumulator, for some turns; return a lane of the sum of all."""
+        """Multiply once into each accumulator, for some iterations; return a lane of the sum of all."""
         isa.require(microkernel.unit.isa)
         lhs, rhs = _unknown(builder, constant(words, _LHS)), _unknown(builder, constant(words, _RHS))
         lhs, rhs = microkernel.prepare_lhs(builder, lhs), microkernel.prepare_rhs(builder, rhs)

@@ -98,7 +98,7 @@ def dequantize_by_blocks(floats, begin, count, block, scales, zeros, result):
 
 @device
 def dequantize_by_each(floats, count, scales, zeros, result):
-    """Dequantize floats[:count], each element by a scale and a zero point of its own."""
+    """Dequantize floats[:count], each element by its own scale and zero point."""
     for i in range(count):
         product = np.float32(np.float32(floats[i] - zeros[i]) * scales[i])
         result[i] = product if product == product else np.float32(np.nan)

@@ -96,7 +96,7 @@ def quantize_by_blocks(floats, begin, count, block, work, space, y):
 
 @device
 def quantize_by_each(floats, count, scales, zeros, lowest, highest, mask, y):
-    """Quantize floats[:count], each element by a scale and a zero point of its own."""
+    """Quantize floats[:count], each element by its own scale and zero point."""
     lowest, highest, mask = np.float32(lowest), np.float32(highest), np.uint32(mask)
     for i in range(count):
         quotient, zero = np.float32(floats[i] / scales[i]), zeros[i]

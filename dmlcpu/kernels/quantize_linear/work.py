@@ -12,14 +12,14 @@ from dmlcpu.runtime.records import CACHE_LINE, cells_of, record
 TILE = 1024  # elements of a tile that passes through the workspace
 # Elements of a tile that does not. What a tile costs besides was a third of the time of 1,024 elements (Zen 5).
 DIRECT_TILE = 8192
-# Of tensors of more bytes than caches hold, x is prefetched, into the second cache. 4,096 x 4,096 to uint8, elements a
-# nanosecond on two threads: without 7.7, into the first cache 11.8 (Zen 5); without 6.0, into the first 4.4, into the
-# second 6.2 (Zen 4, where few lines can be on their way to the first). Results written past the caches took 1.0 to 1.4
-# times as long (Zen 4).
+# If tensors have more bytes than the caches, x is prefetched into the second-level cache. 4,096 x 4,096 to uint8,
+# elements a nanosecond on two threads: without 7.7, into the first cache 11.8 (Zen 5); without 6.0, into the first 4.4,
+# into the second 6.2 (Zen 4, where few lines can be on their way to the first). Results written past the caches took
+# 1.0 to 1.4 times as long (Zen 4).
 LARGE = 32 << 20
 AHEAD = 4096  # elements from a piece of x to the one that is prefetched: beyond the page, at which processors stop
 PIECE = 256  # elements
-LONG = 16  # blocks of as many elements are worth a loop of their own
+LONG = 16  # blocks of as many elements are worth a separate loop
 INTEGER, NIBBLE, FLOAT32, FLOAT16, BFLOAT16 = range(5)  # what words are; NIBBLE: two elements a byte, the first below
 
 # Where a tensor lies, in elements, and what its words are. An integer is ((word & mask) ^ flip) - flip.

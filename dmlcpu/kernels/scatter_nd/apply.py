@@ -9,9 +9,9 @@
 Every share reads all tuples and applies its own updates in index order. So no two threads touch one element, the last
 update wins, and sums have one order: the result does not depend on the number of shares.
 
-Single elements, except halves that are reduced, have no owned ranges. One share applies all updates: that takes less
-time than another share needs to see which updates are not its own. Order does not matter for sums of integers and for
-extremes. If the output is small, too, each share has some of the updates, and an accumulator. Then the plan merges the
+Single elements, except 16-bit floats that are reduced, have no owned ranges. One share applies all updates: that takes
+less time than another share needs to find its own updates. Order does not matter for sums of integers and for extremes.
+If the output is also small, each share has some of the updates, and an accumulator. Then the plan merges the
 accumulators, in order.
 """
 

@@ -3,8 +3,8 @@
 A thread copies the range of its bucket, unless in place, and applies the updates in it in index order. So no two
 threads touch one element, and the result is a plain loop's.
 
-A short range is updated in the thread's own workspace and written once: it may share its cache lines with the ranges
-beside it, and all of them are written to most often.
+A short range is updated in the thread's own workspace and written once: it may share its cache lines with neighbouring
+ranges, and all of them are written to most often.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """The ranges of buckets: how the output is cut, so that threads can share even updates that meet.
 
-Some ranges are of even length, as long as the caches like. The others are quantiles of a sample of offsets: each holds
-about as many updates. An element, or slice, that gets more than that has a range of its own.
+Some ranges have equal lengths that suit the caches. The others are quantiles of a sample of offsets: each holds about
+equally many updates. An element, or slice, that gets more updates has its own range.
 
 The bucket of an offset is looked up: the output is cut into bins, and a table has the first bucket of each bin. Ranges
 begin where bins do, unless a bin holds the updates of several ranges; only there are buckets searched. A few bins where
@@ -118,7 +118,7 @@ def bins_of(buckets):
 
 @device
 def slice_from(offset, size):
-    """Return where the first slice begins at or behind an offset."""
+    """Return where the first slice at or after an offset begins."""
     return -(-offset // size) * size
 
 

@@ -146,7 +146,7 @@ def _is_between(builder: Any, offsets: Any, first: Any, last: Any) -> Any:
 
 
 def _select(builder: Any, flags: Any, found: Any, *lines: tuple[Any, Any]) -> None:
-    """Emit stores of the flagged elements of lines, each to its array, behind the `found` ones."""
+    """Emit stores of the flagged elements of lines, each to its array, after the `found` ones."""
     at = builder.load(found)
     for line, array in lines:
         array.store(_compress(builder, line, flags), at)

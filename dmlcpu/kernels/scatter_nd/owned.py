@@ -45,7 +45,7 @@ def owned_range(part, parts, copies, indices, work, lines, sample):
     """Return the range of a share. Every range gets about as much work: updates, and the copy if shares copy.
 
     Its bounds are even, if that will do for a copy; or quantiles of a sample of offsets, the same for every share.
-    sample: int64, room for BLOCK. `last` may be behind the last word of the output.
+    sample: int64, room for BLOCK. `last` may be after the last word of the output.
     """
     if parts == 1:
         return Owned(0, np.iinfo(np.int64).max)

@@ -1,8 +1,8 @@
 """Updates are put into buckets, each of which holds those of a range of the output, in index order.
 
 A bucket has pairs of an offset within its range and a value: the update itself if it is one element, else its number.
-Each share puts its updates behind those of earlier shares. If there are very many, some of them are partitioned and
-applied, then the next ones: in turns, so that the pairs take little memory.
+Each share puts its updates after those of earlier shares. If there are very many, some of them are partitioned and
+applied, then the next ones: in rounds, so that the pairs take little memory.
 """
 
 from typing import NamedTuple

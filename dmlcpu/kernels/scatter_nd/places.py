@@ -125,7 +125,7 @@ def _update(loop: _Loop, index: Any, ahead: int, combine: Any) -> None:
     builder = loop.builder
 
     def at(x: Strided) -> Any:
-        # Of a turn only the first update needs a product: the distances to the others are constants of the loop.
+        # Only the first update of an iteration needs a product: the distances to the others are constants of the loop.
         return x.array.at(builder.add(x.place(builder, index), builder.mul(x.step, _LONG(ahead))))
 
     raw = builder.load(at(loop.places), align=4)
@@ -177,7 +177,7 @@ def update_places(builder, places, bounds, values, first, out, reduction) -> typ
 
 @emitted
 def update_lines(builder, places, bounds, values, first, table, reduction) -> types.intp:
-    """Do the same in a `Table`: each place has a line of its own, or all are in one line."""
+    """Do the same in a `Table`: each position has its own line, or all are in one line."""
     return _emit_all(builder, (places, bounds, values, first), table.array, _places_of(builder, table), reduction)
 
 

@@ -59,7 +59,7 @@ def add_run(builder, out, o, updates, u, count):
 
 
 def _extreme(sign: str, is_signed: bool) -> Any:
-    """Return what emits minima or maxima; sign: compares an update with the element. Of NaNs the element's wins."""
+    """Return what emits minima or maxima; sign: compares an update with the element. Among NaNs, the element's wins."""
 
     def emit(builder: Any, mine: Any, update: Any) -> Any:
         emit_barrier(builder)

@@ -23,7 +23,7 @@ SKIPPED = -1  # the offset of an update that is dropped
 RAISE, DROP, CLIP = range(3)
 
 # Where indices are validated in mode RAISE. Nothing of the output may be written before an error.
-BEFOREHAND = 0  # in a pass of its own (also the value in other modes, which need no validation)
+BEFOREHAND = 0  # in a separate pass (also the value in other modes, which need no validation)
 BY_BLOCK = 1  # in `apply`: all updates are one block, which is validated before it is written
 SPECULATIVE = 2  # in `apply`, while it writes to a copy of the output, which is dropped if an index is bad
 

@@ -1,4 +1,4 @@
-"""Rows of float32 become rows of int8, each with a scale of its own: value = scale * code. Bytes are squared, too."""
+"""Rows of float32 become rows of int8, each with its own scale: value = scale * code. Bytes are also squared."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ MAGNITUDE = np.uint32(0x7FFFFFFF)  # the bits without the sign: of floats they a
 TOO_GREAT = np.float32(1e16)  # squares, and sums of squares of 16,384 of them, stay finite
 TOO_GREAT_BITS = TOO_GREAT.view(np.uint32)
 HIGHEST = np.float32(127)
-LEAST_SCALE = np.float32(2**-126)  # of rows of zeros, too: nothing is divided by zero
+LEAST_SCALE = np.float32(2**-126)  # also of rows of zeros: nothing is divided by zero
 ROUND = np.float32(12582912)  # 1.5 * 2**23: adding it, and subtracting it again, rounds half to even
 
 

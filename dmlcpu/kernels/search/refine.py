@@ -56,7 +56,7 @@ def refine(part, parts, queries, query_squares, vectors, squares, bounds, candid
     """Find the k best candidates of a share of the queries.
 
     queries: float64 (rows, depth); vectors: floats (N, depth); squares: float64 (N,), for cosines; bounds: float32,
-    falling, candidates: int64, -1 behind the last (rows, count); rests: float32 (rows,): what no bound of another
+    falling, candidates: int64, -1 after the last (rows, count); rests: float32 (rows,): what no bound of another
     vector exceeds if there are fewer than count candidates, -inf if all others are worse; affine: float64 (rows, 2):
     what a bound is multiplied by and what is added, to bound the rank; ranks: float64, positions: int64 (rows, k);
     facts: int64 (rows, FACTS): how many candidates were scored, and whether the k best are proven to be the best of

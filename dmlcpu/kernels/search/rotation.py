@@ -30,7 +30,7 @@ def mixed(builder: Any, value: Any) -> Any:
 
 @emitted
 def mix_halves(builder, w, first, half):
-    """Do the stage of halves: w[first : first + half] and as many behind them, whole LANES."""
+    """Do the stage of halves: w[first : first + half] and as many after them, whole LANES."""
     with cgutils.for_range(builder, builder.udiv(half, half.type(LANES))) as loop:
         at = builder.add(first, builder.mul(loop.index, loop.index.type(LANES)))
         places = at, builder.add(at, half)

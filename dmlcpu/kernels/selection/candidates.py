@@ -205,7 +205,7 @@ def cut_back(keys, count, k):
 
 @device
 def least_of(threshold, column, top):
-    """Return the least score of a column behind `column` whose key may reach a threshold, as LEAST has it.
+    """Return the least score of a column after `column` whose key may reach a threshold, as LEAST has it.
 
     It is an int32, or the bits of a float32: of the score, less its direction.
     """
@@ -213,7 +213,7 @@ def least_of(threshold, column, top):
         return np.int64(top.lowest)
     rank = np.int64(threshold >> np.uint64(32)) - _BEYOND
     if np.int64(threshold & LOWER_HALF) >= 2 * (MOST_COLUMNS - column):
-        rank += 1  # columns behind lose a tie
+        rank += 1  # later columns lose a tie
     if not top.is_scaled:
         return min(rank, _BEYOND - 1)
     if rank > _INFINITY:

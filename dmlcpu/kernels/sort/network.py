@@ -1,4 +1,4 @@
-"""Short sequences, many at a time: each vector lane sorts one of its own, by Batcher's network of comparators."""
+"""Short sequences, many at a time: each vector lane sorts a different one, by Batcher's network of comparators."""
 
 import numpy as np
 

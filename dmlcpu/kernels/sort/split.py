@@ -1,8 +1,8 @@
 """One long sequence, sorted by several threads: each pass moves the words of all parts to their places.
 
 A kernel call does one step, for all parts of the sequence; the plan makes the calls. Each part counts the digits of its
-own words, and from all counts it knows where these go: after the words of greater digits, and after those of earlier
-parts with the same digit.
+words, and computes from all counts where these go: after the words of greater digits, and after those of earlier parts
+with the same digit.
 """
 
 from typing import Any, NamedTuple

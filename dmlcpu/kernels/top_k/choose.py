@@ -1,8 +1,8 @@
 """The choice among the kernels of top_k, for plans and for compiled callers.
 
-The thresholds were measured by asv_bench/thresholds.py on a Xeon with VNNI. On Zen 4 the chosen kernel is within a
-tenth of the fastest, too, with three exceptions: lockstep takes 1.2 to 1.7 times as long as select_sort for float32 and
-k of 32 and 64, and 1.5 times as long as tournament for 256 elements and k 1; strided_insert with k 16 and 512 elements
+The thresholds were measured by asv_bench/thresholds.py on a Xeon with VNNI. On Zen 4, the chosen kernel is also within
+a tenth of the fastest, with three exceptions: lockstep takes 1.2 to 1.7 times as long as select_sort for float32 and k
+of 32 and 64, and 1.5 times as long as tournament for 256 elements and k 1; strided_insert with k 16 and 512 elements
 and more takes 1.5 to 2.4 times as long as strided_tournament (with AVX2 code 1.2 to 1.7 times; half as long for 8,000).
 """
 
@@ -20,7 +20,7 @@ INSERT_K = 16  # at most: winners in a vector lane
 INSERT_N = 10_000  # at most: elements of a column
 INSERT_COLUMNS = 8  # at least: columns side by side, or most lanes have none
 LOCKSTEP_N = 256  # at most: its positions are as wide as keys, which may have 8 bits
-ELEMENTS_A_WINNER = 31  # at least: with fewer, too many groups have to be looked at again
+ELEMENTS_A_WINNER = 31  # at least: with fewer, too many groups must be read again
 
 
 def lockstep_work(width: int) -> int:

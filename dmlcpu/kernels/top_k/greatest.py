@@ -23,7 +23,7 @@ class LineRange(NamedTuple):
     first: Any
     step: Any
     end: Any
-    ahead: Any  # the line so many elements behind each is prefetched
+    ahead: Any  # the line so many elements after each is prefetched
 
 
 @inlined
@@ -87,7 +87,7 @@ def greatest_keys(builder, lines, key_map, target, place):
 def greatest_floats(builder, lines, key_map, target, place) -> types.boolean:
     """Write the greatest keys of lines of floats as `greatest_keys` does, in a third of its instructions.
 
-    Return whether the keys are right: no float is NaN, and processors compare floats of this width.
+    Return whether the keys are valid: no float is NaN, and processors compare floats of this width.
     """
     array, flip = lines.array, key_map.flip
     kind = _FLOATS.get(array.nbytes)

@@ -1,7 +1,7 @@
 """Block-max pruning: the maxima of groups of elements bound the winners from below, and most groups are not read again.
 
 The k-th greatest of the groups' maxima is a lower bound for the k-th greatest element, so the winners are in groups
-whose maximum reaches it. The k-th greatest of maxima of maxima is a lower bound, too. There are few of these, so it is
+whose maximum reaches it. The k-th greatest of maxima of maxima is also a lower bound. There are few of these, so it is
 cheap to find, and hardly more than k groups reach it.
 
 Hardly more than k elements reach the bound, unless many are equal or the greatest lie together. Elements that reach it
@@ -135,8 +135,8 @@ def append_groups(sequence, key_map, maxima, first, reached, least, candidates, 
 def select(sequence, k, key_map, maxima, winners):
     """Write the k greatest elements of a sequence to winners[:k], in order; the rest of winners is workspace.
 
-    maxima: of the sequence's groups, in the workspace behind the candidates. A line of groups has at most TILE
-    elements, all of them behind the elements of earlier lines.
+    maxima: of the sequence's groups, in the workspace after the candidates. A line of groups has at most TILE elements,
+    all of them after the elements of earlier lines.
     """
     least, is_greatest = lower_bound(maxima, k, winners.keys)
     candidates = Candidates(winners.keys[k:], winners.positions[k:])

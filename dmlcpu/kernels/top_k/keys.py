@@ -34,7 +34,7 @@ KEY_MAP = record(mask=np.uint64, infinity=np.uint64, flip=np.uint64, nan=np.uint
 def make_key_map(kind: int, width: int, infinity: int, largest: bool, nan_last: bool) -> KeyMap:
     """Return the map of elements of `width` bytes; infinity: the bits of +inf in a float of that width.
 
-    nan_last: NaN ranks last among the largest, too.
+    nan_last: NaN also ranks last among the largest.
     """
     ones = (1 << 8 * width) - 1
     sign = ones ^ (ones >> 1)

@@ -34,7 +34,7 @@ def exceed(builder, array, index, other, place) -> types.uint64:
 def _make_insert(comparison: str) -> Any:
     @emitted
     def insert(builder, keys, new, position, best, first, step, count):
-        """Insert each key of the line at keys[new], all of one position, into a sorted list of `count` keys of its own.
+        """Insert each key of the line at keys[new], all of one position, into its own sorted list of `count` keys.
 
         best: Candidates; the lists are the columns of the lines from `first` on, `step` apart. A key takes the place of
         the first that it reaches (`insert`) or exceeds (`insert_after_equals`), and that one the next place, to the

@@ -1,4 +1,4 @@
-"""Per-lane insertion for short sequences, many at a time: each vector lane keeps the k best of its own sequence.
+"""Per-lane insertion for short sequences, many at a time: each vector lane keeps the k best of its sequence.
 
 The elements of a sequence are inserted from last to first. A newcomer displaces the first key that it reaches, which
 moves on to the next place in the same way. So of equal elements the last inserted, with the lowest position, comes

@@ -40,7 +40,7 @@ def merge(_, parts, x, values, indices, works, scratch):
 def merge_row(row, parts, x, work, scratch):
     """Merge the winners of a sequence's parts, of equal keys the earlier part's first; return their positions.
 
-    positions[k] of a part, a cell that is free now, counts the winners taken from it; the result goes behind this cell
+    positions[k] of a part, a cell that is free now, counts the winners taken from it; the result goes after this cell
     of the first part.
     """
     k, each = work.k, parts // work.rows

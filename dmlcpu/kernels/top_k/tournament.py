@@ -1,7 +1,7 @@
 """Block-max pruning for small k in contiguous sequences: group maxima form in whole vectors while the input streams by.
 
 A sequence is cut into tiles of GROUP cache lines. A group is one lane of a tile: GROUP elements, a cache line apart.
-Elements behind the last whole tile are groups of one. groups.py describes the use of the maxima.
+Elements after the last whole tile are groups of one. groups.py describes the use of the maxima.
 """
 
 import numpy as np
@@ -85,7 +85,7 @@ def append_groups(sequence, key_map, maxima, first, reached, least, candidates, 
 @device
 def append_tile(sequence, position, key_map, least, candidates, found):
     """Append the elements of the tile at `position` that reach a bound."""
-    keys, lanes, begin = candidates.keys, line_of(sequence.x), found  # a tile fits behind the candidates found
+    keys, lanes, begin = candidates.keys, line_of(sequence.x), found  # a tile fits after the candidates found
     load_keys(sequence.x, sequence.start + position, 1, lanes * GROUP, key_map, keys[begin:])
     for line in range(0, lanes * GROUP, lanes):
         found = append(keys, begin + line, reach(keys, begin + line, least), position + line, candidates, found)
@@ -96,7 +96,7 @@ def append_tile(sequence, position, key_map, least, candidates, found):
 def append(line, index, bits, position, candidates, found):
     """Append the elements from line[index] on whose bit is set. position: of the first.
 
-    The line may be part of the candidates' own keys, behind the candidates found.
+    The line may be part of the candidates' own keys, after the candidates found.
     """
     while bits != 0:
         lane = lowest_bit(bits)

@@ -29,7 +29,7 @@ class ArgmaxOperatorDesc(ArgDesc):
     InvalidDescriptorError
         If the fields contradict each other.
     TypeError
-        If a field is of the wrong Python kind.
+        If a field has the wrong Python type.
 
     Notes
     -----

@@ -10,7 +10,7 @@ from dmlcpu.reductions.call import allocate, request as request_of
 from dmlcpu.reductions.plan import prepare
 from dmlcpu.runtime.threads import plan_for_now
 
-__all__ = ["allocate", "argmin", "prepare", "request"]  # what `bind` looks for
+__all__ = ["allocate", "argmin", "prepare", "request"]  # the parts that `bind` uses
 
 
 def argmin(
@@ -22,9 +22,9 @@ def argmin(
     index_dtype: "DTypeLike" = np.int64,
     out: "Array | None" = None,
 ) -> "Array":
-    """Find the place of the smallest element of each set: of all, or of those along some axes.
+    """Return the position of the smallest element of each set: of all elements, or of those along some axes.
 
-    The first of equal elements wins, or the last. NaN wins against every number, as in `argmax`. All NaNs are equal,
+    Among equal elements, the first or the last wins. NaN wins against every number, as in `argmax`. All NaNs are equal,
     and so are -0.0 and +0.0.
 
     Parameters
@@ -33,8 +33,8 @@ def argmin(
         float16, float32, float64, bfloat16 (of ``ml_dtypes``), bool, or any integer type of 8 to 64 bits; any shape and
         memory layout.
     axis : int or tuple of int, optional
-        The axes along which the elements of a set lie, by default all. A negative one counts from the last. A list will
-        do, too: jobs have no tuples.
+        The axes along which the elements of a set lie, by default all. A negative one counts from the last. A list is
+        also accepted, as jobs have no tuples.
     select_last : bool, default False
         Whether the last of equal elements wins, instead of the first.
     keepdims : bool, default False
@@ -48,21 +48,21 @@ def argmin(
     Returns
     -------
     ndarray
-        The places, in x's shape without the axes, or with 1 along each; `out` if given. A place counts the elements of
-        its set in the order of x, whatever the order of the axes: of one axis it is the position along it, of all axes
-        that in ``x.ravel()``.
+        The places, in x's shape without the axes, or with 1 along each; `out` if given. A position counts the elements
+        of its set in the order of x, for any order of the axes: for one axis it is the position along it, for all axes
+        the position in ``x.ravel()``.
 
     Raises
     ------
     DmlError
         If an argument does not fit: a set has no elements, or an axis is named twice; nothing has been written then.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
-    The semantics are those of DirectML's ``DML_ARGMIN_OPERATOR_DESC`` and, along one axis, of ONNX ArgMin 13. Both
-    leave NaN open.
+    The semantics are those of DirectML's ``DML_ARGMIN_OPERATOR_DESC`` and, along one axis, of ONNX ArgMin 13. Neither
+    specifies NaN.
 
     Examples
     --------

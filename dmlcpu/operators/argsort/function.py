@@ -63,7 +63,7 @@ def argsort(
     descending : bool, default False
         Whether the greatest come first.
     nan : {"last", "greatest"}, default "last"
-        Where NaN ranks: last in both directions, as in NumPy; or above +inf, so first in descending order, as in
+        The rank of NaN: last in both directions, as in NumPy; or above +inf, so first in descending order, as in
         PyTorch.
     index_dtype : dtype, default int64
         int64, int32, uint64 or uint32.
@@ -78,9 +78,9 @@ def argsort(
     Raises
     ------
     DmlError
-        If an argument does not fit; nothing has been written then.
+        If an argument is not valid; then nothing is written.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
@@ -100,7 +100,7 @@ def argsort(
 
 
 def request(x: Any, axis: Any, descending: Any, nan: Any, index_dtype: Any, out: Any = None) -> Request:
-    """Return the key of a prepared call, but for the budget, and the array that it reads."""
+    """Return the key of a prepared call, without the budget, and the array that it reads."""
     x, form, options = call.request(NAME, x, axis, descending, nan, index_dtype)
     return (NAME, (form, fitting(strides_of(out), x.shape)), options), (x,)
 

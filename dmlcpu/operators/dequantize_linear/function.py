@@ -11,7 +11,7 @@ from dmlcpu.quantizers.call import allocate, request as request_of
 from dmlcpu.quantizers.plan import prepare
 from dmlcpu.runtime.threads import plan_for_now
 
-__all__ = ["allocate", "dequantize_linear", "prepare", "request"]  # what `bind` looks for
+__all__ = ["allocate", "dequantize_linear", "prepare", "request"]  # the parts that `bind` uses
 
 
 @overload
@@ -77,15 +77,15 @@ def dequantize_linear(
     x : array_like
         int8, uint8, int16, uint16, int32, uint32, or int4 or uint4 of ``ml_dtypes``; any shape and memory layout.
     scale : array_like
-        The steps, any numbers as float32: one number; one for each index of `axis`; or an array of x's dimensions, each
-        of a size that divides x's, so that x is cut into blocks.
+        The steps, any numbers as float32: one number; one for each index of `axis`; or an array with x's number of
+        dimensions, whose sizes divide x's, so that x is cut into blocks.
     zero_point : array_like, optional
-        The integers that stand for 0, of x's type; shapes as those of `scale`, each on its own. By default 0. Python
-        integers, and integers of 32 and 64 bits, are converted.
+        The integers that represent 0, of x's type; any shape allowed for `scale`, independently of it. By default 0.
+        Python integers, and integers of 32 and 64 bits, are converted.
     axis : int, optional
         The axis of a 1-D `scale` or `zero_point`, or that of `block_size`. A negative one counts from the last.
     block_size : int, optional
-        The elements of a block along `axis`, of which the last one may be shorter.
+        The number of elements of a block along `axis`; the last block may be shorter.
     out_dtype : dtype, optional
         float32, float16 or bfloat16 (of ``ml_dtypes``). By default the type of `scale` if that is an array of one of
         these, else float32.
@@ -101,9 +101,9 @@ def dequantize_linear(
     Raises
     ------
     DmlError
-        If an argument does not fit; nothing has been written then.
+        If an argument is not valid; then nothing is written.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----

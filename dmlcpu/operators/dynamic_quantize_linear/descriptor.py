@@ -1,4 +1,4 @@
-"""DML_DYNAMIC_QUANTIZE_LINEAR: an array quantized by the range of its own elements."""
+"""DML_DYNAMIC_QUANTIZE_LINEAR: an array quantized by the range of its elements."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ _BYTES = Allowed(ONE_TO_EIGHT, types("INT8 UINT8"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicQuantizeLinearOperatorDesc(OperatorDesc[DynamicQuantized]):
-    """DML_DYNAMIC_QUANTIZE_LINEAR: quantize the input by the range of its own elements and 0.
+    """DML_DYNAMIC_QUANTIZE_LINEAR: quantize the input by the range of its elements and 0.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class DynamicQuantizeLinearOperatorDesc(OperatorDesc[DynamicQuantized]):
     InvalidDescriptorError
         If the fields contradict each other.
     TypeError
-        If a field is of the wrong Python kind.
+        If a field has the wrong Python type.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""DYNAMIC_QUANTIZE_LINEAR: an array quantized by the range of its own elements."""
+"""DYNAMIC_QUANTIZE_LINEAR: an array quantized by the range of its elements."""
 
 from typing import Any, Generic, NamedTuple, overload
 
@@ -14,16 +14,16 @@ from dmlcpu.runtime.threads import plan_for_now
 
 
 class DynamicQuantized(NamedTuple, Generic[Values]):
-    """What `dynamic_quantize_linear` returns.
+    """The result of `dynamic_quantize_linear`.
 
     Attributes
     ----------
     y : ndarray
         The integers.
     scale : ndarray, shape ()
-        The step, of float32. With an axis: of x's shape, but 1 along it.
+        The step, float32. With an axis: x's shape with 1 along it.
     zero_point : ndarray of the same shape
-        The integer that 0 becomes, of y's type.
+        The integer that represents 0, of y's type.
     """
 
     y: Values
@@ -50,9 +50,10 @@ def dynamic_quantize_linear(
     out_dtype: "DTypeLike" = np.uint8,
     out: "tuple[Array, Array, Array] | None" = None,
 ) -> "DynamicQuantized":
-    """Quantize an array, or each row of it, to 8 bits by the range of its own elements.
+    """Quantize an array, or each of its rows, to 8 bits by the range of its elements.
 
-    The range is that of the elements and 0. A 255th of it, as float32, is the scale; the zero point is what 0 becomes.
+    The range is that of the elements and 0. The scale is a 255th of it, as float32; the zero point is the integer that
+    represents 0.
 
     Parameters
     ----------
@@ -75,16 +76,15 @@ def dynamic_quantize_linear(
     Raises
     ------
     DmlError
-        If an argument does not fit: an element is not finite, or the range exceeds float32; nothing has been written
-        then.
+        If an argument is not valid, an element is not finite, or the range exceeds float32; then nothing is written.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
     The semantics are those of DirectML's ``DML_DYNAMIC_QUANTIZE_LINEAR_OPERATOR_DESC`` and of ONNX
-    DynamicQuantizeLinear 11, which has uint8 and one range alone. The scale of zeros, and of no elements, is 1.
-    `dequantize_linear` and `matmul_integer_to_float` take scales and zero points along an axis as they are.
+    DynamicQuantizeLinear 11, which has only uint8 and one range. The scale of zeros, and of no elements, is 1.
+    `dequantize_linear` and `matmul_integer_to_float` accept scales and zero points along an axis directly.
 
     Examples
     --------
@@ -106,13 +106,13 @@ def dynamic_quantize_linear(
         result = tuple.__new__(DynamicQuantized, (y(), scale(), zero_point()))
     else:
         result = allocate(prepared, arrays, out)
-    while prepared.run(*arrays, *result) is not None:  # again, if another thread has written a valid one
+    while prepared.run(*arrays, *result) is not None:  # repeat if another thread has written a valid one
         check_range(arrays[0], axis, NAME, "x")
     return result
 
 
 def request(x: Any, axis: Any, out_dtype: Any, out: Any) -> tuple[tuple[Any, ...], tuple[Array]]:
-    """Return the key of a prepared call, but for the budget, and the array that it reads."""
+    """Return the key of a prepared call, without the budget, and the array that it reads."""
     x, form = formed(NAME, "x", x)
     y_strides = strides_of(out[0]) if isinstance(out, tuple) and out else None
     return (form, axis, out_dtype, y_strides), (x,)

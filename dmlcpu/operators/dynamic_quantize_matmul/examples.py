@@ -1,4 +1,4 @@
-"""Small calls of dynamic_quantize_matmul that between them compile all that a type needs on this machine."""
+"""Small calls of dynamic_quantize_matmul that together compile all that a type needs on this machine."""
 
 from collections.abc import Iterator
 

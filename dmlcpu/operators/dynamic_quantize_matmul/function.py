@@ -21,7 +21,7 @@ from dmlcpu.quantizers.arguments import FLOATS
 from dmlcpu.quantizers.dynamic import RowsPlan, check_range, kept_shape, prepare as prepare_quantizer
 from dmlcpu.runtime.threads import REFERENCE, Budget, plan_for_now
 
-__all__ = ["allocate", "dynamic_quantize_matmul", "prepare", "request"]  # what `bind` looks for
+__all__ = ["allocate", "dynamic_quantize_matmul", "prepare", "request"]  # the parts that `bind` uses
 
 TO_FLOAT = "matmul_integer_to_float"  # whose kernels multiply
 _FLOAT32 = np.dtype(np.float32)
@@ -87,15 +87,15 @@ def dynamic_quantize_matmul(
         float32, float16, bfloat16 (of ``ml_dtypes``) or float64, which is rounded to float32 first; finite. It is
         quantized to uint8.
     b : array_like of int8 or uint8, shape (..., K, N) or (K,), or PackedMatrix
-        Constant weights are best packed once, by `pack_b`.
+        Pack constant weights once, with `pack_b`.
     b_scale : array_like of floats
         One number, or one a column: shape (N,) or (..., 1, N), broadcast against b's batch. Any number is allowed.
     b_zero_point : array_like of b's type, optional
         The same choice of shapes, independently of the scale. Python integers are converted.
     bias : array_like of float32 or float16, optional
-        What is added: any shape that broadcasts to the result's. Lists are converted to float32.
+        Added to the product: any shape that broadcasts to the result's. Lists are converted to float32.
     per_row : bool, default False
-        Whether each row of `x` has a scale and a zero point of its own; otherwise all have one.
+        Whether each row of `x` has its own scale and zero point; otherwise all rows share one.
     out_dtype : dtype, default float32
         float32 or float16.
     out : ndarray, optional
@@ -109,10 +109,10 @@ def dynamic_quantize_matmul(
     Raises
     ------
     DmlError
-        If an argument does not fit: an element of `x` is not finite, or a range exceeds float32; nothing has been
-        written then.
+        If an argument is not valid, an element of `x` is not finite, or a range exceeds float32; then nothing is
+        written.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
@@ -135,13 +135,13 @@ def dynamic_quantize_matmul(
     key, arrays = request(x, b, b_scale, b_zero_point, bias, per_row, out_dtype, out)
     prepared = plan_for_now(prepare, key)
     result: Array = prepared.new[0]() if out is None else allocate(prepared, arrays, out)
-    while prepared.run(*arrays, result) is not None:  # again, if another thread has written a valid one
+    while prepared.run(*arrays, result) is not None:  # repeat if another thread has written a valid one
         check_range(arrays[0], -1 if per_row else None, NAME, "x")
     return result
 
 
 def request(*given: Any) -> Request:
-    """Return the key of a prepared call, but for the budget, and the arrays that it reads; given: all arguments."""
+    """Return the key of a prepared call, without the budget, and the arrays that it reads; given: all arguments."""
     x, b, b_scale, b_zero_point, bias, per_row, out_dtype, out = given
     x, form = formed(NAME, "x", x)
     if type(per_row) is not bool:  # in a key, 1 would be True
@@ -172,7 +172,7 @@ def prepare(
     dtype: np.dtype[Any],
     budget: Budget,
 ) -> Prepared:
-    """Return how calls are carried out. form: of x; a: of what it becomes; the rest as of products."""
+    """Return the prepared call. form: of x; a: of what it becomes; the rest as of products."""
     call, axis = checked(form, per_row, a, b, parameters, bias, dtype)
     strides = matrix_strides(fitting(y_strides, call.shape), len(a[0]) == 1, len(b[0]) == 1)
     product = plan(call, strides, budget)

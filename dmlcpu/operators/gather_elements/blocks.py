@@ -30,7 +30,7 @@ def estimate(**arguments: Any) -> Estimate:
 
 
 def _checked(arguments: dict[str, Any]) -> tuple[Call, tuple[Source, Source]]:
-    """Return what is computed, x and the indices."""
+    """Return the checked call, x and the indices."""
     given = bind(gather_elements, arguments)
     x, x_form = as_source(NAME, "x", given["x"])
     indices, indices_form = as_source(NAME, "indices", given["indices"])

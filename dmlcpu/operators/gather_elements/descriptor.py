@@ -32,7 +32,7 @@ class GatherElementsOperatorDesc(OperatorDesc[Array]):
     InvalidDescriptorError
         If the fields contradict each other; the three tensors must have one DimensionCount.
     TypeError
-        If a field is of the wrong Python kind.
+        If a field has the wrong Python type.
 
     Notes
     -----

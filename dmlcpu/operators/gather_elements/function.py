@@ -14,7 +14,7 @@ from dmlcpu.operators.gather_elements.plan import NAME, prepare
 from dmlcpu.runtime.results import empty_result
 from dmlcpu.runtime.threads import plan_for_now
 
-__all__ = ["allocate", "gather_elements", "prepare", "request"]  # what `bind` looks for
+__all__ = ["allocate", "gather_elements", "prepare", "request"]  # the parts that `bind` uses
 
 
 @overload
@@ -28,7 +28,7 @@ def gather_elements(
 def gather_elements(
     x: "ArrayLike", indices: "ArrayLike", *, axis: int, mode: "Clipping" = "raise", out: "Array | None" = None
 ) -> "Array":
-    """Copy an element for each index, from the index's own place but for one axis.
+    """Copy an element for each index, from the index's position except along one axis.
 
     With axis 0 of three dimensions, ``y[i, j, k] = x[indices[i, j, k], j, k]``. Every bit of an element is kept.
 
@@ -37,13 +37,13 @@ def gather_elements(
     x : array_like of any type of fixed size, at least one dimension
         The elements.
     indices : array_like of integers
-        As many dimensions as x has. Along `axis` of any size, along the others at most of x's: what lies beyond is not
+        With x's number of dimensions; any size along `axis`, at most x's size along the others: other elements are not
         read. Negative indices count from the end. Nothing is broadcast.
     axis : int
-        The axis that indices are of. A negative one counts from the last. It has no default: ONNX's is 0, that of
+        The axis that indices refer to. A negative one counts from the last. It has no default: ONNX's is 0, that of
         `numpy.take_along_axis` -1.
     mode : {"raise", "clip"}
-        What to do about an index out of range: refuse all, before anything is written; or clamp it to the axis.
+        What to do about an index out of range: raise before anything is written, or clamp the index to the axis.
     out : ndarray, optional
         Where to write the result: of the indices' shape and x's type, any strides; no memory shared with the others.
 
@@ -55,11 +55,11 @@ def gather_elements(
     Raises
     ------
     IndexOutOfRangeError
-        If an index is out of range and `mode` is "raise"; `out` is as it was.
+        If an index is out of range and `mode` is "raise"; `out` does not change.
     DmlError
-        If an argument does not fit; nothing has been written then.
+        If an argument is not valid; then nothing is written.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
@@ -81,7 +81,7 @@ def gather_elements(
     key, arrays = request(x, indices, axis, mode, out)
     prepared: Prepared = plan_for_now(prepare, key)
     result = allocate(prepared, arrays, out)
-    while prepared.run(*arrays, result, out is None) is not None:  # again, if another thread has written a valid index
+    while prepared.run(*arrays, result, out is None) is not None:  # repeat if another thread has written a valid index
         source, given = arrays
         axis = as_axis(NAME, "axis", axis, "x", source.ndim)
         check_indices(NAME, given, axis, source.shape[axis])
@@ -89,7 +89,7 @@ def gather_elements(
 
 
 def request(x: Any, indices: Any, axis: Any, mode: Any, out: Any = None) -> Request:
-    """Return the key of a prepared call, but for the budget, and the arrays that it reads."""
+    """Return the key of a prepared call, without the budget, and the arrays that it reads."""
     x, of_x = formed(NAME, "x", x)
     indices, of_indices = formed(NAME, "indices", indices)
     axis, width = as_integer(NAME, "axis", axis), word_bytes(x.dtype, x, out)

@@ -29,7 +29,7 @@ _log = logging.getLogger("dmlcpu")
 
 
 class Call(NamedTuple):
-    """What is computed, all of it checked but the values of indices."""
+    """A call, checked except for the values of indices."""
 
     x: Form
     indices: Form
@@ -40,7 +40,7 @@ class Call(NamedTuple):
 
 
 def check(forms: tuple[Any, ...], options: tuple[Any, ...]) -> Call:
-    """Return what is computed, or refuse it. forms: of x and indices, and y's strides; options: of a Call."""
+    """Return the checked call, or refuse it. forms: of x and indices, and y's strides; options: of a Call."""
     x, indices = Form(*forms[0]), Form(*forms[1])
     axis, mode, width = options
     axis = check_elements(NAME, x, indices, axis, mode, MODES)
@@ -49,7 +49,7 @@ def check(forms: tuple[Any, ...], options: tuple[Any, ...]) -> Call:
 
 @functools.lru_cache(maxsize=1024)
 def prepare(forms: tuple[Any, ...], options: tuple[Any, ...], budget: Budget) -> Prepared:
-    """Return how calls are carried out. forms, options: those of `check`.
+    """Return the prepared call. forms, options: those of `check`.
 
     Their `run` takes one more argument: whether y is new. Then it may be written before an index is refused.
     """
@@ -58,7 +58,7 @@ def prepare(forms: tuple[Any, ...], options: tuple[Any, ...], budget: Budget) ->
 
 @functools.lru_cache(maxsize=1024)
 def plan(call: Call, budget: Budget) -> Prepared:
-    """Return how what has been checked is carried out."""
+    """Return the plan of a checked call."""
     results = (Tensor(call.y.shape, call.y.dtype),)
     if budget == REFERENCE:
         function = functools.partial(_refer, call)
@@ -83,7 +83,7 @@ class Plan(Prepared):
     checkers: int  # shares of `validate`
     parts: int  # of `gather`
     work: Array
-    word: np.dtype[Any]  # what kernels see elements as
+    word: np.dtype[Any]  # the type in which kernels see elements
     view: Callable[..., Array]  # returns the words of an array
 
     def run(self, x: Array, indices: Array, y: Array, is_new: bool = False) -> bool | None:
@@ -145,7 +145,7 @@ def _check_only(call: Call, x: Array, indices: Array, y: Array, is_new: bool = F
 
 
 def _refer(call: Call, x: Array, indices: Array, y: Array, is_new: bool = False) -> bool | None:
-    """Run by the reference; return True if an index is refused."""
+    """Run the reference; return True if an index is refused."""
     if is_refused(call, indices):
         return True
     options: Any = {"axis": call.axis, "mode": call.mode}

@@ -47,12 +47,12 @@ class MatrixMultiplyIntegerOperatorDesc(ProductDesc):
     InvalidDescriptorError
         If the fields contradict each other.
     TypeError
-        If a field is of the wrong Python kind.
+        If a field has the wrong Python type.
 
     Notes
     -----
-    The fields are those of DirectML's ``DML_MATRIX_MULTIPLY_INTEGER_OPERATOR_DESC``. DirectML says nothing of sums
-    beyond 32 bits; here they are exact modulo 2**32.
+    The fields are those of DirectML's ``DML_MATRIX_MULTIPLY_INTEGER_OPERATOR_DESC``. DirectML does not specify sums
+    beyond 32 bits; dmlcpu's are exact modulo 2**32.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.plan import prepare
 from dmlcpu.runtime.threads import plan_for_now
 
-__all__ = ["allocate", "matmul_integer", "prepare", "request"]  # what `bind` looks for
+__all__ = ["allocate", "matmul_integer", "prepare", "request"]  # the parts that `bind` uses
 
 NAME = "matmul_integer"
 _INT32 = np.dtype(np.int32)
@@ -64,7 +64,7 @@ def matmul_integer(
 
         y[m, n] = sum over k of (a[m, k] - a_zero_point[m]) * (b[k, n] - b_zero_point[n])
 
-    Only what is stored as int32 wraps: it is the sum modulo 2**32, which is the sum itself up to K = 33,025.
+    Only int32 results wrap: they are the sums modulo 2**32, which are exact up to K = 33,025.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def matmul_integer(
         One number, or one a row: shape (M,) or (..., M, 1), broadcast against a's batch. None is 0. Python integers are
         converted.
     b : array_like of int8 or uint8, shape (..., K, N) or (K,), or PackedMatrix
-        Constant weights are best packed once, by `pack_b`.
+        Pack constant weights once, with `pack_b`.
     b_zero_point : array_like of b's type, or None
         As for `a`, but one a column: shape (N,) or (..., 1, N).
     out_dtype : dtype, default int32
@@ -89,14 +89,14 @@ def matmul_integer(
     Raises
     ------
     DmlError
-        If an argument does not fit; nothing has been written then.
+        If an argument is not valid; then nothing is written.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
-    The semantics are those of DirectML's ``DML_MATRIX_MULTIPLY_INTEGER_OPERATOR_DESC`` and ONNX MatMulInteger 10. They
-    leave open what becomes of sums beyond 32 bits; ONNX Runtime wraps, too.
+    The semantics are those of DirectML's ``DML_MATRIX_MULTIPLY_INTEGER_OPERATOR_DESC`` and ONNX MatMulInteger 10.
+    Neither specifies sums beyond 32 bits; ONNX Runtime also wraps.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def matmul_integer(
 
 
 def request(a: Any, a_zero_point: Any, b: Any, b_zero_point: Any, out_dtype: Any, out: Any) -> Request:
-    """Return the key of a prepared call, but for the budget, and the arrays that it reads."""
+    """Return the key of a prepared call, without the budget, and the arrays that it reads."""
     parameters = (ABSENT, a_zero_point, ABSENT, b_zero_point, ABSENT, None)
     return request_of(NAME, _sum_type, a, b, parameters, None, (out_dtype, out))
 

@@ -14,7 +14,7 @@ from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.plan import prepare
 from dmlcpu.runtime.threads import plan_for_now
 
-__all__ = ["allocate", "matmul_integer_to_float", "prepare", "request"]  # what `bind` looks for
+__all__ = ["allocate", "matmul_integer_to_float", "prepare", "request"]  # the parts that `bind` uses
 
 NAME = "matmul_integer_to_float"
 _FLOAT32, _FLOAT16 = np.dtype(np.float32), np.dtype(np.float16)
@@ -116,11 +116,11 @@ def matmul_integer_to_float(
     a_zero_point : array_like of a's type, or None
         One number, or one a row, independently of the scale; None is 0. Python integers are converted.
     b : array_like of int8 or uint8, shape (..., K, N) or (K,), or PackedMatrix
-        Constant weights are best packed once, by `pack_b`.
+        Pack constant weights once, with `pack_b`.
     b_scale, b_zero_point : array_like
         As for `a`, but one a column: shape (N,) or (..., 1, N).
     bias : array_like of float32 or float16, optional
-        What is added: any shape that broadcasts to the result's. Lists are converted to float32.
+        Added to the product: any shape that broadcasts to the result's. Lists are converted to float32.
     out_dtype : dtype, optional
         float32 or float16; by default float16 if both scales are arrays of float16, else float32.
     out : ndarray, optional
@@ -134,9 +134,9 @@ def matmul_integer_to_float(
     Raises
     ------
     DmlError
-        If an argument does not fit; nothing has been written then.
+        If an argument is not valid; then nothing is written.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
@@ -163,7 +163,7 @@ def matmul_integer_to_float(
 
 
 def request(*given: Any) -> Request:
-    """Return the key of a prepared call, but for the budget, and the arrays that it reads; given: all arguments."""
+    """Return the key of a prepared call, without the budget, and the arrays that it reads; given: all arguments."""
     a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias, out_dtype, out = given
     out_dtype = _default(a_scale, b_scale) if out_dtype is None else out_dtype
     parameters = (a_scale, a_zero_point, b_scale, b_zero_point, ABSENT, None)

@@ -26,10 +26,10 @@ from dmlcpu.selection.plan import plan, select
 Rhs = Array | PackedMatrix
 SOURCES = ("a", "b")
 
-# Columns and rows of a block, at least, if there is memory: with fewer the kernels are slower.
+# The least columns and rows of a block if memory suffices: with fewer, the kernels are slower.
 _COLUMNS, _ROWS = 256 * NR, 192
-# Bytes for each selected score of blocks whose results are merged: those of two blocks, both behind one another, what
-# is selected of them, and NumPy's temporaries.
+# Bytes for each selected score of blocks whose results are merged: those of two blocks, their concatenation, the
+# selection, and NumPy's temporary arrays.
 _MERGING = 96
 
 
@@ -150,7 +150,7 @@ def _select(selection: Selection, region: Region, a: Array, b: Rhs) -> MatmulTop
 
 
 def _bits_of(mask: Array, rows: slice, columns: slice) -> Array:
-    """Return the bits of a region of a mask; those behind its columns mean nothing."""
+    """Return the bits of a region of a mask; bits after its columns have no meaning."""
     lines = mask if len(mask) == 1 else mask[rows]
     first, stop, shift = columns.start // 8, -(-columns.stop // 8), columns.start % 8
     bits = lines[:, first:stop] >> shift
@@ -170,13 +170,13 @@ def _merged(call: Call, best: MatmulTopK, found: MatmulTopK) -> MatmulTopK:
     indices = np.take_along_axis(indices, places, axis=-1)
     if call.mask is None:
         return MatmulTopK(values, indices)
-    # What stands for columns that are not allowed comes last, whatever its score.
+    # Entries for columns that are not allowed come last, with any score.
     places = np.argsort(indices < 0, axis=-1, kind="stable")[..., : order.k]
     return MatmulTopK(*(np.take_along_axis(each, places, axis=-1) for each in (values, indices)))
 
 
 def _cuts(call: Call) -> Iterator[BlockSize]:
-    """Yield cuts, the fastest first. Of several blocks of rows, each reads b again."""
+    """Yield cuts, the fastest first. Each of several blocks of rows reads b again."""
     rows, columns = call.rows[-1], call.b.shape[-1]
     is_packed = call.layout == LAYOUT
     yield BlockSize(rows, columns)

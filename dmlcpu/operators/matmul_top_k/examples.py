@@ -1,4 +1,4 @@
-"""Small calls of matmul_top_k that between them compile all that a type needs on this machine."""
+"""Small calls of matmul_top_k that together compile all that a type needs on this machine."""
 
 from collections.abc import Iterator
 

@@ -38,7 +38,7 @@ _FLOAT, _INT = np.dtype(np.float32), np.dtype(np.int32)
 
 
 class MatmulTopK(NamedTuple, Generic[Values]):
-    """What `matmul_top_k` returns.
+    """The result of `matmul_top_k`.
 
     Attributes
     ----------
@@ -126,20 +126,20 @@ def matmul_top_k(
         top_k(matmul_integer(a, a_zero_point, b, b_zero_point), k)                                        # no scales
         top_k(matmul_integer_to_float(a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias), k)       # scales
 
-    but the scores are not written: it takes as much memory as the result, and some MiB. On many threads, or for a k of
-    thousands, these are more: about k KiB for each thread. What each row excludes takes a bit for each score.
+    but the scores are not written: it needs the memory of the result and some MiB. With many threads, or a k of
+    thousands, it needs more: about k KiB for each thread. A mask or exclusions for each row need a bit for each score.
 
     Parameters
     ----------
     a : array_like of int8 or uint8, shape (..., M, K) or (K,)
     b : array_like of int8 or uint8, shape (..., K, N), or PackedMatrix
-        To search among N vectors of K bytes, give the transpose of their array, ``vectors.T``. What is searched often
-        with many rows of `a` is best packed once, by `pack_b`.
+        To search among N vectors of K bytes, pass the transpose of their array, ``vectors.T``. If you search it often
+        with many rows of `a`, pack it once, with `pack_b`.
     k : int
         How many scores of each row to select, 0 to N.
     a_scale : array_like of floats, optional
-        One number, or one a row: shape (M,) or (..., M, 1). With a scale, scores are float32, and the scale that is not
-        given is 1; without any they are the integer sums.
+        One number, or one a row: shape (M,) or (..., M, 1). With a scale, scores are float32, and a missing scale is 1;
+        without scales they are the integer sums.
     a_zero_point : array_like of a's type, optional
         The same choice of shapes. Python integers are converted.
     b_scale : array_like of floats, optional
@@ -147,17 +147,17 @@ def matmul_top_k(
     b_zero_point : array_like of b's type, optional
         The same.
     bias : array_like, optional
-        What is added to the scores: one number, or one a column. Floats with scales; without, integers of 32 bits.
+        Added to the scores: one number, or one a column. Floats with scales; 32-bit integers without.
     mode : {"largest", "smallest"}, default "largest"
         Which scores to select, and the order in which they come.
     nan : {"greatest", "last"}, default "greatest"
-        Where NaN ranks: above +inf, or last in both modes.
+        The rank of NaN: above +inf, or last in both modes.
     mask : array_like of bool, shape (N,) or (M, N), optional
-        Which columns may be selected, of all rows or of each. Not for batches.
+        Which columns may be selected, for all rows or for each. Not for batches.
     exclude : optional
         Columns that are not selected, for each row: a sequence of M lists of ints, a SciPy sparse matrix (M, N) whose
-        elements that are not 0 count, the arrays (indptr, indices) of one, or an array of bool (M, N). Numbers beyond
-        N are ignored. For one row a list of ints will do. Not for batches.
+        elements that are not 0 count, the arrays (indptr, indices) of one, or an array of bool (M, N). Numbers beyond N
+        are ignored. For one row, a list of ints is also accepted. Not for batches.
     out : tuple of two ndarrays, optional
         Where to write values and indices: of their shape and types, any strides, no memory shared with `a`, `b`,
         `bias` or with one another.
@@ -166,15 +166,15 @@ def matmul_top_k(
     -------
     MatmulTopK
         A named tuple (values, indices): int32 or float32, and int64, of shape (..., M, k), or (k,) if `a` has one
-        dimension. If fewer than k columns are allowed, the last indices are -1, and the scores beside them the worst:
-        -inf or the least int32; of ``mode="smallest"`` inf or the greatest.
+        dimension. If fewer than k columns are allowed, the last indices are -1, with the worst scores: -inf or the
+        least int32; for ``mode="smallest"`` inf or the greatest.
 
     Raises
     ------
     DmlError
-        If an argument does not fit; nothing has been written then.
+        If an argument is not valid; then nothing is written.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
@@ -205,14 +205,14 @@ def matmul_top_k(
 
 
 def request(*given: Any) -> Request:
-    """Return the key of a prepared call, but for the budget, and the arrays that it reads; given: all arguments."""
+    """Return the key of a prepared call, without the budget, and the arrays that it reads; given: all arguments."""
     a, b, k, a_scale, a_zero_point, b_scale, b_zero_point, bias, mode, nan, mask, exclude, out = given
     a, a_form = formed(NAME, "a", a)
     b, b_form = (b, form_of_packed(b)) if type(b) is PackedMatrix else formed(NAME, "b", b)
     if type(k) is not int:  # in a key, 1.0 and True would be 1
         k = as_integer(NAME, "k", k)
     is_scaled = not (a_scale is None and b_scale is None)
-    # Absent scales are numbers, too: for other types the kernel would be compiled again.
+    # Missing scales are also numbers: for other types the kernel would be compiled again.
     a_scale, b_scale = 1.0 if a_scale is None else a_scale, 1.0 if b_scale is None else b_scale
     parameters = (a_scale, a_zero_point, b_scale, b_zero_point, ABSENT, None)
     flat, shapes, _ = parameters_of(NAME, _no_type, a.dtype, b.dtype, (None, out), parameters)
@@ -254,7 +254,7 @@ def prepare(
     bits: Shape | None,
     budget: Budget,
 ) -> Prepared:
-    """Return how calls are carried out.
+    """Return the prepared call.
 
     a, b: forms, or that of a packed matrix; parameters, bias: shapes; options: k, whether scores are scaled, mode, nan;
     bits: the shape of those of columns that are allowed.

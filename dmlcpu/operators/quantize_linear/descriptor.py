@@ -29,7 +29,7 @@ def _level(since: FeatureLevel, dimensions: range, high: Types, scale: Types, lo
 class ElementWiseQuantizeLinearOperatorDesc(ElementWiseDesc):
     """DML_ELEMENT_WISE_QUANTIZE_LINEAR: quantize the input, with a scale and a zero point for each element.
 
-    A scale for all, or for each channel, has the input's sizes, too, and strides of 0.
+    A scale for all elements, or for each channel, also has the input's sizes, with strides of 0.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class ElementWiseQuantizeLinearOperatorDesc(ElementWiseDesc):
     InvalidDescriptorError
         If the fields contradict each other.
     TypeError
-        If a field is of the wrong Python kind.
+        If a field has the wrong Python type.
 
     Notes
     -----
@@ -114,7 +114,7 @@ class QuantizeOperatorDesc(BlockedDesc):
     InvalidDescriptorError
         If the fields contradict each other.
     TypeError
-        If a field is of the wrong Python kind.
+        If a field has the wrong Python type.
 
     Notes
     -----

@@ -13,7 +13,7 @@ from dmlcpu.quantizers.call import allocate, request as request_of
 from dmlcpu.quantizers.plan import prepare
 from dmlcpu.runtime.threads import plan_for_now
 
-__all__ = ["allocate", "prepare", "quantize_linear", "request"]  # what `bind` looks for
+__all__ = ["allocate", "prepare", "quantize_linear", "request"]  # the parts that `bind` uses
 
 
 @overload
@@ -80,15 +80,15 @@ def quantize_linear(
         float32, float16, bfloat16 (of ``ml_dtypes``), int32 or float64; any shape and memory layout. int32 and float64
         are rounded to float32 first.
     scale : array_like
-        The steps, finite and greater than 0 as float32: one number; one for each index of `axis`; or an array of x's
-        dimensions, each of a size that divides x's, so that x is cut into blocks.
+        The steps, finite and greater than 0 as float32: one number; one for each index of `axis`; or an array with x's
+        number of dimensions, whose sizes divide x's, so that x is cut into blocks.
     zero_point : array_like, optional
-        The integers that 0 becomes, of the result's type; shapes as those of `scale`, each on its own. By default 0.
-        Python integers, and integers of 32 and 64 bits, are converted.
+        The integers that represent 0, of the result's type; any shape allowed for `scale`, independently of it. By
+        default 0. Python integers, and integers of 32 and 64 bits, are converted.
     axis : int, optional
         The axis of a 1-D `scale` or `zero_point`, or that of `block_size`. A negative one counts from the last.
     block_size : int, optional
-        The elements of a block along `axis`, of which the last one may be shorter.
+        The number of elements of a block along `axis`; the last block may be shorter.
     out_dtype : dtype, optional
         int8, uint8, int16, uint16, or int4 or uint4 of ``ml_dtypes``. By default the type of `zero_point` if that is an
         array of one of these, else uint8.
@@ -104,15 +104,15 @@ def quantize_linear(
     Raises
     ------
     DmlError
-        If an argument does not fit; nothing has been written then.
+        If an argument is not valid; then nothing is written.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
     The semantics are those of DirectML's ``DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC`` and
     ``DML_QUANTIZE_OPERATOR_DESC``, and of ONNX QuantizeLinear up to version 25. There is one float32 division for each
-    element, whatever the type of `x`.
+    element, for any type of `x`.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def quantize_linear(
     key, arrays = request(x, scale, zero_point, axis, block_size, out_dtype, out)
     prepared = plan_for_now(prepare, key)
     result: Array = prepared.new[0]() if out is None else allocate(prepared, arrays, out)
-    while prepared.run(*arrays, result) is not None:  # again, if another thread has written a valid one
+    while prepared.run(*arrays, result) is not None:  # repeat if another thread has written a valid one
         check_scale("quantize_linear", "scale", as_floats("quantize_linear", "scale", arrays[1]), scale)
     return result
 

@@ -51,7 +51,7 @@ class QuantizedLinearMatrixMultiplyOperatorDesc(ProductDesc):
     InvalidDescriptorError
         If the fields contradict each other.
     TypeError
-        If a field is of the wrong Python kind.
+        If a field has the wrong Python type.
 
     Notes
     -----

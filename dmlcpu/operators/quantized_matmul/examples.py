@@ -1,4 +1,4 @@
-"""Small calls of quantized_matmul that between them compile all that a type needs on this machine."""
+"""Small calls of quantized_matmul that together compile all that a type needs on this machine."""
 
 from collections.abc import Iterator
 

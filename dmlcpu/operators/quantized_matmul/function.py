@@ -13,7 +13,7 @@ from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.plan import prepare
 from dmlcpu.runtime.threads import plan_for_now
 
-__all__ = ["allocate", "prepare", "quantized_matmul", "request"]  # what `bind` looks for
+__all__ = ["allocate", "prepare", "quantized_matmul", "request"]  # the parts that `bind` uses
 
 NAME = "quantized_matmul"
 
@@ -91,7 +91,7 @@ def quantized_matmul(
     a_zero_point : array_like of a's type, or None
         One number, or one a row, independently of the scale; None is 0. Python integers are converted.
     b : array_like of int8 or uint8, shape (..., K, N) or (K,), or PackedMatrix
-        Constant weights are best packed once, by `pack_b`.
+        Pack constant weights once, with `pack_b`.
     b_scale, b_zero_point : array_like
         As for `a`, but one a column: shape (N,) or (..., 1, N).
     y_scale, y_zero_point : array_like
@@ -109,17 +109,17 @@ def quantized_matmul(
     Raises
     ------
     DmlError
-        If an argument does not fit, or a scale is not a positive finite float32; nothing has been written then.
+        If an argument is not valid, or a scale is not a positive finite float32; then nothing is written.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
     The semantics are those of DirectML's ``DML_QUANTIZED_LINEAR_MATRIX_MULTIPLY_OPERATOR_DESC`` and ONNX QLinearMatMul
     21; the order of roundings is ONNX Runtime's on x86, without its 32-bit accumulator.
 
-    A new array of 32 MiB to 1 GiB may lie in memory that an earlier result had, and then does not own its data: it
-    cannot be resized in place.
+    A new array of 32 MiB to 1 GiB may reuse the memory of an earlier result. Then it does not own its data and cannot
+    be resized in place.
 
     Examples
     --------
@@ -134,13 +134,13 @@ def quantized_matmul(
     key, arrays = request_of(NAME, type_of_bytes, a, b, parameters, None, (out_dtype, out))
     prepared = plan_for_now(prepare, key)
     result: Array = prepared.new[0]() if out is None else allocate(prepared, arrays, out)
-    while (refused := prepared.run(*arrays, result)) is not None:  # again, if another thread has written a valid one
+    while (refused := prepared.run(*arrays, result)) is not None:  # repeat if another thread has written a valid one
         check_scale(NAME, PARAMETERS[refused], arrays[2][refused], parameters[refused])
     return result
 
 
 def request(*given: Any) -> Request:
-    """Return the key of a prepared call, but for the budget, and the arrays that it reads; given: all arguments."""
+    """Return the key of a prepared call, without the budget, and the arrays that it reads; given: all arguments."""
     a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point, *asked = given
     parameters = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
     return request_of(NAME, type_of_bytes, a, b, parameters, None, asked)

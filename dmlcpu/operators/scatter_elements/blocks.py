@@ -33,7 +33,7 @@ def estimate(**arguments: Any) -> Estimate:
 
 
 def _checked(arguments: dict[str, Any]) -> tuple[Call, tuple[Source, Source, Source]]:
-    """Return what is computed, and x, indices and updates."""
+    """Return the checked call, and x, indices and updates."""
     given = bind(scatter_elements, arguments)
     x, x_form = as_source(NAME, "x", given["x"])
     indices, indices_form = as_source(NAME, "indices", given["indices"])

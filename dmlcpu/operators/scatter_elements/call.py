@@ -12,7 +12,7 @@ NAME = "scatter_elements"
 
 
 class Call(NamedTuple):
-    """What is computed, all of it checked but the values of indices."""
+    """A call, checked except for the values of indices."""
 
     x: Form
     indices: Form
@@ -26,7 +26,7 @@ class Call(NamedTuple):
 
 
 def check(forms: tuple[Any, ...], options: tuple[Any, ...]) -> Call:
-    """Return what is computed, or refuse it.
+    """Return the checked call, or refuse it.
 
     forms: of x, indices and updates, and out's strides; options: of a Call, in its order.
     """

@@ -1,4 +1,4 @@
-"""Small calls of scatter_elements that between them compile all its kernels for a type."""
+"""Small calls of scatter_elements that together compile all its kernels for a type."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -16,7 +16,7 @@ from dmlcpu.operators.scatter_elements.call import NAME
 from dmlcpu.operators.scatter_elements.plan import prepare
 from dmlcpu.runtime.threads import plan_for_now
 
-__all__ = ["allocate", "prepare", "request", "scatter_elements"]  # what `bind` looks for
+__all__ = ["allocate", "prepare", "request", "scatter_elements"]  # the parts that `bind` uses
 
 
 @overload
@@ -51,11 +51,11 @@ def scatter_elements(
     mode: "OutOfRange" = "raise",
     out: "Array | None" = None,
 ) -> "Array":
-    """Copy x, then write each update at its own place, but with its index along one axis.
+    """Copy x, then write each update at its own position, with its index along one axis.
 
     With axis 0 of three dimensions, ``y[indices[i, j, k], j, k] = updates[i, j, k]``. Updates of one element are
-    applied in index order, whatever the number of threads: without a reduction the last one wins, with one the result
-    is that of a plain loop.
+    applied in index order, for any number of threads: without a reduction the last one wins; with one, the result is
+    that of a plain loop.
 
     Parameters
     ----------
@@ -63,23 +63,23 @@ def scatter_elements(
         Any type of fixed size; with a reduction, any numeric type (bool, integers, float16, bfloat16, float32,
         float64; complex for "add" and "mul").
     indices : array_like of integers
-        As many dimensions as x has. Along `axis` of any size, along the others at most of x's: what lies beyond keeps
-        its elements. Negative indices count from the end.
+        With x's number of dimensions; any size along `axis`, at most x's size along the others: other elements do not
+        change. Negative indices count from the end.
     updates : array_like of x's type, shape indices.shape
         An element for each index. Nothing is broadcast.
     axis : int
-        The axis that indices are of. A negative one counts from the last. It has no default: ONNX's is 0, that of
+        The axis that indices refer to. A negative one counts from the last. It has no default: ONNX's is 0, that of
         `numpy.put_along_axis` -1.
     reduction : {"none", "add", "mul", "min", "max"}
         How an update is combined with the element. Integers wrap; for bool, add is or and mul is and; min and max
-        propagate NaN; float16 and bfloat16 are rounded after every update. A NaN that a sum or product gives is the
-        quiet NaN without payload.
+        propagate NaN; float16 and bfloat16 are rounded after every update. A NaN from a sum or product is the quiet NaN
+        without payload.
     mode : {"raise", "drop", "clip"}
-        What to do about an index out of range: refuse all, before anything is written; skip that update; or clamp the
-        index to the axis.
+        What to do about an index out of range: raise before anything is written, skip that update, or clamp the index
+        to the axis.
     out : ndarray, optional
         Where to write the result: of x's shape and type, any strides. It may be `x` itself (then nothing is copied),
-        and shares no memory with the arguments otherwise.
+        and must not share other memory with the arguments.
 
     Returns
     -------
@@ -89,16 +89,16 @@ def scatter_elements(
     Raises
     ------
     IndexOutOfRangeError
-        If an index is out of range and `mode` is "raise"; `out` is as it was.
+        If an index is out of range and `mode` is "raise"; `out` does not change.
     DmlError
-        If an argument does not fit; nothing has been written then.
+        If an argument is not valid; then nothing is written.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
     The semantics are those of DirectML's ``DML_SCATTER_OPERATOR_DESC``, with the reductions of ONNX ScatterElements 18,
-    and the modes of `numpy.take`. DirectML leaves duplicates undefined; here they are defined.
+    and the modes of `numpy.take`. DirectML does not define duplicates; dmlcpu does.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def scatter_elements(
     key, arrays = request(x, indices, updates, axis, reduction, mode, out)
     prepared: Prepared = plan_for_now(prepare, key)
     result = allocate(prepared, arrays, out)
-    while prepared.run(*arrays, result, out is None) is not None:  # again, if another thread has written a valid index
+    while prepared.run(*arrays, result, out is None) is not None:  # repeat if another thread has written a valid index
         source, given, _ = arrays
         axis = as_axis(NAME, "axis", axis, "x", source.ndim)
         check_indices(NAME, given, axis, source.shape[axis])
@@ -120,7 +120,7 @@ def scatter_elements(
 
 
 def request(x: Any, indices: Any, updates: Any, axis: Any, reduction: Any, mode: Any, out: Any = None) -> Request:
-    """Return the key of a prepared call, but for the budget, and the arrays that it reads."""
+    """Return the key of a prepared call, without the budget, and the arrays that it reads."""
     x, of_x = formed(NAME, "x", x)
     indices, of_indices = formed(NAME, "indices", indices)
     updates, of_updates = formed(NAME, "updates", as_updates(NAME, updates, x.dtype))

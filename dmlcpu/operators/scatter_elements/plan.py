@@ -33,7 +33,7 @@ _DRAFTED, _MOST_DRAFTED = 4, 16 << 20
 
 @functools.lru_cache(maxsize=1024)
 def prepare(forms: tuple[Any, ...], options: tuple[Any, ...], budget: Budget) -> Prepared:
-    """Return how calls are carried out. forms, options: those of `check`.
+    """Return the prepared call. forms, options: those of `check`.
 
     Their `run` takes one more argument: whether out is new. Then it may be written before an index is refused.
     """
@@ -42,7 +42,7 @@ def prepare(forms: tuple[Any, ...], options: tuple[Any, ...], budget: Budget) ->
 
 @functools.lru_cache(maxsize=1024)
 def plan(call: Call, budget: Budget) -> Prepared:
-    """Return how what has been checked is carried out."""
+    """Return the plan of a checked call."""
     results = (Tensor(call.x.shape, call.x.dtype),)
     if budget == REFERENCE:
         function = functools.partial(_refer, call)
@@ -89,7 +89,7 @@ class Plan(Prepared):
     checkers: int  # shares of `validate`
     parts: int  # of `scatter`
     work: Array
-    element: np.dtype[Any]  # what kernels see elements as
+    element: np.dtype[Any]  # the type in which kernels see elements
     view: Callable[..., Array]  # returns the words of an array
 
     def run(self, x: Array, indices: Array, updates: Array, out: Array, is_new: bool = False) -> bool | None:
@@ -222,7 +222,7 @@ def _only_copy(call: Call, x: Array, indices: Array, updates: Array, out: Array,
 
 
 def _refer(call: Call, x: Array, indices: Array, updates: Array, out: Array, is_new: bool = False) -> bool | None:
-    """Run by the reference; return True if an index is refused."""
+    """Run the reference; return True if an index is refused."""
     if is_refused(call, indices):
         return True
     options: Any = {"axis": call.axis, "reduction": call.reduction, "mode": call.mode}

@@ -52,7 +52,7 @@ def estimate(**arguments: Any) -> Estimate:
 
 
 def _checked(arguments: dict[str, Any]) -> tuple[Call, tuple[Source, Source, Source]]:
-    """Return what is computed, and x, indices and updates."""
+    """Return the checked call, and x, indices and updates."""
     given = bind(scatter_nd, arguments)
     x, x_form = as_source(NAME, "x", given["x"])
     indices, indices_form = as_source(NAME, "indices", given["indices"])
@@ -127,7 +127,7 @@ def _apply_all(call: Call, pieces: Iterable[tuple[Array, Array]], region: Region
     is_cut = call.coordinates > 0 and block.shape[0] < call.x.shape[0]
     for places, values in pieces:
         if is_cut:
-            # Indices before the block become huge numbers, and are dropped like those behind it.
+            # Indices before the block become huge numbers, and are dropped like those after it.
             places = places.copy()
             places[..., 0] -= region[0].start
             places = places.view(np.uint64)
@@ -137,8 +137,8 @@ def _apply_all(call: Call, pieces: Iterable[tuple[Array, Array]], region: Region
 def _cuts(call: Call) -> Iterator[BlockSize]:
     """Yield cuts from the fastest to the one that needs least memory.
 
-    First, updates are kept in memory, and blocks of x are large beside the work on all tuples. Then both are cut, x as
-    little as possible: for each of its blocks all updates are read again.
+    First, updates are kept in memory, and blocks of x are large compared with the work on all tuples. Then both are
+    cut, x as little as possible, because each of its blocks reads all updates again.
     """
     rows, count = _rows(call), call.number
     row = max(1, call.x.nbytes // max(1, rows))

@@ -1,4 +1,4 @@
-"""How updates are partitioned and then applied: the plan of the buckets, and how it is carried out."""
+"""How updates are partitioned and then applied: the plan of the buckets, and its execution."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from dmlcpu.runtime.memory import second_level_cache
 from dmlcpu.runtime.records import CACHE_LINE, CELL
 
 _LINE_CELLS = CACHE_LINE // CELL
-_LEAST_EVENS = 16  # for shares to take turns with
-# For each thread: ranges of about as many updates, and samples. Ranges are taken the fullest first, so two of even size
-# suffice; four leave room for quantiles that are off. Counted: of 1,000,000 uniform single elements the largest is
+_LEAST_EVENS = 16  # for shares to alternate between
+# For each thread: ranges with about equally many updates, and samples. The fullest ranges are taken first, so two of
+# equal size suffice; four allow for inexact quantiles. Counted: of 1,000,000 uniform single elements the largest is
 # 1.05 times the mean with 64 threads and 1.07 with 128; of 250,000 rows 1.03 and 1.10. With Zipf indices it is that of
 # the commonest index.
 _RANGES, _SAMPLES = 4, 16
-_MOST_PAIRS = 60 << 20  # bytes in a turn, so that a call's workspace is less than 64 MiB and 1 MiB a thread
+_MOST_PAIRS = 60 << 20  # bytes in a round, so that a call's workspace is less than 64 MiB and 1 MiB a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ def lay_buckets(
     """Return the buckets, and the cells of the workspace with them.
 
     parts: shares of the updates; owners: threads that take buckets; cells: of the workspace before the buckets;
-    balances: ranges are made of about as many updates, too; has_numbers: pairs have numbers of updates; copies: x is
-    copied with the updates.
+    balances: ranges have about equally many updates; has_numbers: pairs have numbers of updates; copies: x is copied
+    with the updates.
     """
     span, width = tensors.span, tensors.width
     near = second_level_cache() // 4 // width  # words of a range
@@ -74,7 +74,7 @@ def lay_buckets(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """The kernels that partition updates and apply them, and what they need beside the work record."""
+    """The kernels that partition updates and apply them, and what they need in addition to the work record."""
 
     buckets: Buckets
     count: int  # of updates
@@ -90,12 +90,12 @@ class Partition:
 
     @property
     def turns(self) -> int:
-        """The number of turns."""
+        """The number of rounds."""
         return -(-self.count // self.buckets.turn)
 
     @property
     def indices_read(self) -> int:
-        """How many index tuples are read: in passes that sample, validate, count (alone, if in turns) and partition."""
+        """How many index tuples are read: in passes that sample, validate, count (only, if in rounds) and partition."""
         return self.buckets.samples + (3 if self.turns > 1 and self.checks else 2) * self.count
 
     def find_cuts(self, indices: Array, work: Array, scratch: Array) -> None:
@@ -107,7 +107,7 @@ class Partition:
         self.cut(work, scratch)
 
     def count_turn(self, turn: int, indices: Array, work: Array, scratch: Array) -> None:
-        """Count the updates of a turn, which validates them; or only validate all if it is WHOLE."""
+        """Count the updates of a round, which validates them; or only validate all if it is WHOLE."""
         scratch[self.buckets.counter + 1] = turn
         self.count_all(indices, work, scratch)
 
@@ -119,14 +119,14 @@ class Partition:
         return self.turns == 1 or self.checks
 
     def is_spread(self, indices: Array, work: Array, scratch: Array) -> bool:
-        """Return whether no bucket holds more updates of the first turn than it may."""
+        """Return whether no bucket holds more updates of the first round than it may."""
         if self.turns > 1:
             self.count_turn(0, indices, work, scratch)
         self.order(work, scratch)
         return bool(self.cuts(scratch)["fullest"] <= self.most)
 
     def run(self, x: Array, indices: Array, updates: Array, out: Array, work: Array, scratch: Array) -> None:
-        """Partition and apply what has been validated, turn by turn."""
+        """Partition and apply validated updates, round by round."""
         for turn in range(self.turns):
             if turn:
                 self.count_turn(turn, indices, work, scratch)

@@ -15,7 +15,7 @@ NAME = "scatter_nd"
 
 
 class Call(NamedTuple):
-    """What is computed, all of it checked but the values of indices."""
+    """A call, checked except for the values of indices."""
 
     x: Form
     indices: Form
@@ -43,7 +43,7 @@ class Call(NamedTuple):
 
 
 def check(forms: tuple[Any, ...], options: tuple[Any, ...]) -> Call:
-    """Return what is computed, or refuse it.
+    """Return the checked call, or refuse it.
 
     forms: of x, indices and updates, and out's strides; options: of a Call, in its order.
     """
@@ -58,6 +58,9 @@ def check(forms: tuple[Any, ...], options: tuple[Any, ...]) -> Call:
     if not outer:
         raise BindingError(NAME, "indices.ndim", "0", "at least 1 (the last dimension holds a tuple)")
     coordinates = outer[-1]
+    if updates.shape != outer[:-1] + sizes[coordinates:] and sizes and updates.shape == outer + sizes[1:]:
+        allowed = f"{(*outer, 1)}: the last axis holds the coordinates of a tuple, as in indices[..., None]"
+        raise BindingError(NAME, "indices.shape", str(outer), allowed)
     if coordinates > len(sizes):
         allowed = f"0 to {len(sizes)} (x has {len(sizes)} dimensions)"
         raise BindingError(NAME, "indices.shape[-1]", str(coordinates), allowed)

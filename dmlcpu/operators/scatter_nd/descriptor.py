@@ -49,7 +49,7 @@ class ScatterNDOperatorDesc(OperatorDesc[Array]):
     InvalidDescriptorError
         If the fields contradict each other; the four tensors must have one DimensionCount.
     TypeError
-        If a field is of the wrong Python kind.
+        If a field has the wrong Python type.
 
     Notes
     -----

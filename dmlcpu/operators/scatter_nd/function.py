@@ -17,7 +17,7 @@ from dmlcpu.operators.scatter_nd.plan import prepare
 from dmlcpu.runtime.memory import ALIGNED, OWNS_DATA, PLAIN
 from dmlcpu.runtime.threads import plan_for_now
 
-__all__ = ["allocate", "prepare", "request", "scatter_nd"]  # what `bind` looks for
+__all__ = ["allocate", "prepare", "request", "scatter_nd"]  # the parts that `bind` uses
 
 Arrays = tuple[Array, Array, Array]
 _OWNED = PLAIN | OWNS_DATA
@@ -52,10 +52,10 @@ def scatter_nd(
     mode: "OutOfRange" = "raise",
     out: "Array | None" = None,
 ) -> "Array":
-    """Copy x, then write updates at the places that index tuples name.
+    """Copy x, then write updates at the positions that index tuples name.
 
-    Updates are applied in index order, whatever the number of threads: without a reduction the last update of an
-    element wins, with one the result is that of a plain loop.
+    Updates are applied in index order, for any number of threads: without a reduction the last update of an element
+    wins; with one, the result is that of a plain loop.
 
     Parameters
     ----------
@@ -69,14 +69,14 @@ def scatter_nd(
         One element or slice for each tuple. Updates are not broadcast.
     reduction : {"none", "add", "mul", "min", "max"}
         How an update is combined with the element. Integers wrap; for bool, add is or and mul is and; min and max
-        propagate NaN; float16 and bfloat16 are rounded after every update. A NaN that a sum or product gives is the
-        quiet NaN without payload.
+        propagate NaN; float16 and bfloat16 are rounded after every update. A NaN from a sum or product is the quiet NaN
+        without payload.
     mode : {"raise", "drop", "clip"}
-        What to do about an index out of range: refuse all, before anything is written; skip that update; or clamp
-        each coordinate to its dimension.
+        What to do about an index out of range: raise before anything is written, skip that update, or clamp each
+        coordinate to its dimension.
     out : ndarray, optional
         Where to write the result: of x's shape and type, any strides. It may be `x` itself (then nothing is copied),
-        and shares no memory with the arguments otherwise.
+        and must not share other memory with the arguments.
 
     Returns
     -------
@@ -86,18 +86,18 @@ def scatter_nd(
     Raises
     ------
     IndexOutOfRangeError
-        If an index is out of range and `mode` is "raise"; `out` is as it was.
+        If an index is out of range and `mode` is "raise"; `out` does not change.
     DmlError
-        If an argument does not fit; nothing has been written then.
+        If an argument is not valid; then nothing is written.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
     The semantics are those of DirectML's ``DML_SCATTER_ND_OPERATOR_DESC``, with the reductions of ONNX ScatterND 18,
-    and the modes of `numpy.take`. DirectML leaves duplicates undefined; here they are defined.
+    and the modes of `numpy.take`. DirectML does not define duplicates; dmlcpu does.
 
-    A new array of 32 MiB to 1 GiB may reuse the memory of an earlier result. It does not own its data then, and cannot
+    A new array of 32 MiB to 1 GiB may reuse the memory of an earlier result. Then it does not own its data and cannot
     be resized in place.
 
     Examples
@@ -112,7 +112,7 @@ def scatter_nd(
     key, arrays = request(x, indices, updates, reduction, mode, out)
     prepared: Prepared = plan_for_now(prepare, key)
     result = allocate(prepared, arrays, out)
-    while (place := prepared.run(*arrays, result)) is not None:  # again, if another thread has written a valid index
+    while (place := prepared.run(*arrays, result)) is not None:  # repeat if another thread has written a valid index
         check_index(arrays[1], place, arrays[0].shape)
     return result
 
@@ -120,7 +120,7 @@ def scatter_nd(
 def request(
     x: Any, indices: Any, updates: Any, reduction: Any, mode: Any, out: Any = None
 ) -> tuple[tuple[Any, ...], Arrays]:
-    """Return the key of a prepared call, but for the budget, and the arrays that it reads."""
+    """Return the key of a prepared call, without the budget, and the arrays that it reads."""
     are_usual = type(x) is type(indices) is type(updates) is np.ndarray and updates.dtype is x.dtype
     flags, width = x.flags.num & indices.flags.num & updates.flags.num if are_usual else 0, 0
     if flags & ALIGNED and _are_read(x.dtype, indices.dtype):  # `formed` would take 0.3 to 1 us more

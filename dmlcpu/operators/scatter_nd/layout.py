@@ -1,4 +1,4 @@
-"""How the tensors of a scatter_nd lie in memory: the fields of the work record that say so."""
+"""The memory layout of scatter_nd's tensors: the fields of the work record about it."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How scatter_nd is carried out: what the kernels see elements as, and how the work is cut."""
+"""Plans of scatter_nd: the type in which the kernels see elements, and how the work is cut."""
 
 import functools
 import logging
@@ -66,7 +66,7 @@ _MOST_READERS = 3
 # update, and took 1.26 times as long for 131,072 slices of 64 bytes in a sixteenth of the output (Zen 3, on a busy
 # machine).
 _LEAST_BALANCED = 256
-# What a partition takes in nanoseconds, on Zen 3 beside other work: to find ranges and to wake threads four times; and,
+# The time of a partition in nanoseconds, on a busy Zen 3: to find ranges and to wake threads four times; and,
 # in all threads together, for each single element, of which one thread applies one in 1 ns. To count, partition and
 # apply 1,000,000 took 1.6 + 5.7 + 0.8 ns into 1,000, and 2.5 + 8.1 + 2.1 into 1,000,000, where one thread took 1.1 and
 # 5.5. So eight threads break even.
@@ -89,7 +89,7 @@ class Cut(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def prepare(forms: tuple[Any, ...], options: tuple[Any, ...], budget: Budget) -> Prepared:
-    """Return how calls are carried out. forms, options: those of `check`."""
+    """Return the prepared call. forms, options: those of `check`."""
     call = check(forms, options)
     prepared = plan(call, budget)
     if budget == REFERENCE:
@@ -100,7 +100,7 @@ def prepare(forms: tuple[Any, ...], options: tuple[Any, ...], budget: Budget) ->
 
 @functools.lru_cache(maxsize=1024)
 def plan(call: Call, budget: Budget) -> Prepared:
-    """Return how what has been checked is carried out."""
+    """Return the plan of a checked call."""
     if call.indices.dtype.itemsize < 4:
         longer = call._replace(indices=Form(call.indices.shape, _LONG))
         return converting(plan(longer, budget), [(1, lambda indices: indices.astype(_LONG, order="C"))])
@@ -306,7 +306,7 @@ def _choose(tensors: Tensors, layout: Fields, cut: Cut, budget: Budget) -> tuple
     if not can.get(kernel, False):
         raise LookupError(f"no kernel {kernel} for {count} updates of {tensors.slice_size} words")
     if kernel:
-        return kernel == "apply_buckets", "asked for"
+        return kernel == "apply_buckets", "requested"
     if layout["slices"]["kind"] in (ELEMENTS, PLACES):
         least = _PARTITIONED_CACHES * second_level_cache()
         if count >= _PARTITIONED_UPDATES and tensors.span * tensors.width >= least:
@@ -330,7 +330,7 @@ def _selects(tensors: Tensors, layout: Fields, budget: Budget) -> bool:
 
 
 def _refer(call: Call, x: Array, indices: Array, updates: Array, out: Array) -> int | None:
-    """Run by the reference; return the place of the first index that is refused."""
+    """Run the reference; return the place of the first index that is refused."""
     x, out = (array.reshape(call.x.shape) for array in (x, out))
     indices, updates = indices.reshape(call.indices.shape), updates.reshape(call.updates.shape)
     if call.mode == "raise":

@@ -1,4 +1,4 @@
-"""How a plan of scatter_nd is carried out: the kernels one after the other, or one kernel alone."""
+"""Execution of a scatter_nd plan: several kernels one after the other, or a single kernel."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Plan(Prepared):
     merge: "Plan | None"  # how the other accumulators are reduced into the first one
     count: int  # of updates
     work: Array  # the work record of all kernels
-    element: np.dtype[Any]  # what the kernels see elements as
+    element: np.dtype[Any]  # the type in which kernels see elements
     view: Callable[..., Array]  # returns the words of an array
     nothing: Array | None  # the words of an x that no kernel copies
 
@@ -91,7 +91,7 @@ class Plan(Prepared):
         return VALID if self.validation == BEFOREHAND else _reported(self.owners, scratch)
 
     def _validate(self, indices: Array, scratch: Array) -> int:
-        """Return the place of the first bad index, or VALID, if that is looked for in a pass of its own."""
+        """Return the position of the first bad index, or VALID, if a separate pass validates indices."""
         if self.partition:
             if not self.partition.validate(indices, self.work, scratch):
                 return VALID

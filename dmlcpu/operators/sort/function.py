@@ -42,7 +42,7 @@ def sort(
     descending : bool, default False
         Whether the greatest come first.
     nan : {"last", "greatest"}, default "last"
-        Where NaN ranks: last in both directions, as in NumPy; or above +inf, so first in descending order, as in
+        The rank of NaN: last in both directions, as in NumPy; or above +inf, so first in descending order, as in
         PyTorch.
     out : ndarray, optional
         Where to write: of x's shape and type; any strides. It may be `x` itself, but not a part of it.
@@ -55,9 +55,9 @@ def sort(
     Raises
     ------
     DmlError
-        If an argument does not fit; nothing has been written then.
+        If an argument is not valid; then nothing is written.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
@@ -80,7 +80,7 @@ def sort(
 
 
 def request(x: Any, axis: Any, descending: Any, nan: Any, out: Any = None) -> Request:
-    """Return the key of a prepared call, but for the budget, and the array that it reads."""
+    """Return the key of a prepared call, without the budget, and the array that it reads."""
     x, form, options = call.request(NAME, x, axis, descending, nan, None)
     return (NAME, (form, fitting(strides_of(out), x.shape)), options), (x,)
 

@@ -18,14 +18,14 @@ NAME = "sort_with_indices"
 
 
 class Sorted(NamedTuple, Generic[Values, Indices]):
-    """What `sort_with_indices` returns.
+    """The result of `sort_with_indices`.
 
     Attributes
     ----------
     values : ndarray
         The elements in order.
     indices : ndarray
-        Their positions, counted from the start of their own sequence.
+        Their positions, counted from the start of their sequence.
     """
 
     values: Values
@@ -70,7 +70,7 @@ def sort_with_indices(
     index_dtype: "DTypeLike" = np.int64,
     out: "tuple[Array, Array] | None" = None,
 ) -> "Sorted":
-    """Sort each sequence along an axis, and return the positions of the elements, too.
+    """Sort each sequence along an axis, and also return the positions of the elements.
 
     The order is total and stable: elements with the same value keep the order of their positions, also in descending
     order. All NaNs tie, and so do -0.0 and +0.0. Elements keep every bit.
@@ -85,7 +85,7 @@ def sort_with_indices(
     descending : bool, default False
         Whether the greatest come first.
     nan : {"last", "greatest"}, default "last"
-        Where NaN ranks: last in both directions, as in NumPy; or above +inf, so first in descending order, as in
+        The rank of NaN: last in both directions, as in NumPy; or above +inf, so first in descending order, as in
         PyTorch.
     index_dtype : dtype, default int64
         int64, int32, uint64 or uint32.
@@ -101,9 +101,9 @@ def sort_with_indices(
     Raises
     ------
     DmlError
-        If an argument does not fit; nothing has been written then.
+        If an argument is not valid; then nothing is written.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
@@ -129,7 +129,7 @@ def sort_with_indices(
 
 
 def request(x: Any, axis: Any, descending: Any, nan: Any, index_dtype: Any, out: Any = None) -> Request:
-    """Return the key of a prepared call, but for the budget, and the array that it reads."""
+    """Return the key of a prepared call, without the budget, and the array that it reads."""
     x, form, options = call.request(NAME, x, axis, descending, nan, index_dtype)
     strides: tuple[Any, ...] = (None, None)
     if isinstance(out, tuple) and len(out) == 2:

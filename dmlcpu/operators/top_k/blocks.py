@@ -91,7 +91,7 @@ def run(
 
 
 def _workers(call: Call, tile: Shape, most: int) -> int:
-    """Return the number of threads that read blocks of their own: all, or one if blocks are few or memory is short.
+    """Return the number of threads that read separate blocks: all, or one if blocks are few or memory is short.
 
     most: how many the memory suffices for.
     """

@@ -25,7 +25,7 @@ _MODES, _NANS = get_args(Mode), get_args(Nan)
 
 
 class Call(NamedTuple):
-    """What is computed, all of it checked."""
+    """A checked call."""
 
     x: Form
     k: int
@@ -41,7 +41,7 @@ class Call(NamedTuple):
 
 
 def check(form: AnyForm, options: tuple[Any, ...]) -> Call:
-    """Return what is computed, or refuse it.
+    """Return the checked call, or refuse it.
 
     form: of x; options: k, axis, mode, largest, sorted, nan and index_dtype as they are given, but k as an integer.
     """

@@ -85,7 +85,7 @@ class TopKOperatorDesc(_TopKBase):
     InvalidDescriptorError
         If the fields contradict each other.
     TypeError
-        If a field is of the wrong Python kind.
+        If a field has the wrong Python type.
 
     Notes
     -----
@@ -141,13 +141,13 @@ class TopK1OperatorDesc(_TopKBase):
     InvalidDescriptorError
         If the fields contradict each other.
     TypeError
-        If a field is of the wrong Python kind.
+        If a field has the wrong Python type.
 
     Notes
     -----
     The fields and the selection are those of DirectML's ``DML_TOP_K1_OPERATOR_DESC``. Equal elements appear by
-    ascending index in both directions, and indices count from the start of their own sequence. As DirectML's
-    callers have it, K may equal the size along the axis. NaN ranks above +inf; NaNs tie, and so do -0.0 and +0.0.
+    ascending index in both directions, and indices count from the start of their sequence. K may equal the size along
+    the axis, as programs that use DirectML expect. NaN ranks above +inf; NaNs tie, and so do -0.0 and +0.0.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Small calls of top_k that between them compile all its kernels for a type."""
+"""Small calls of top_k that together compile all its kernels for a type."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -60,5 +60,5 @@ def workload(nbytes: int) -> Workload:
 
 
 def _numbers(shape: tuple[int, int], dtype: str) -> Array:
-    """Return numbers in no order, some of them several times."""
+    """Return unordered numbers, some of them repeated."""
     return (np.arange(shape[0] * shape[1]) * 37 % 101).astype(dtype).reshape(shape)

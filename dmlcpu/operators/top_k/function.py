@@ -17,18 +17,18 @@ from dmlcpu.runtime.results import empty_result
 from dmlcpu.runtime.threads import plan_for_now
 
 _PACKED = (None, None)  # the strides of new outputs
-_OWN = PLAIN | OWNS_DATA  # different arrays that own their data share none
+_OWN = PLAIN | OWNS_DATA  # different arrays that own their data share no memory
 
 
 class TopK(NamedTuple, Generic[Values, Indices]):
-    """What `top_k` returns.
+    """The result of `top_k`.
 
     Attributes
     ----------
     values : ndarray
         The selected elements, best first along the axis.
     indices : ndarray
-        Their positions, counted from the start of their own sequence.
+        Their positions, counted from the start of their sequence.
     """
 
     values: Values
@@ -104,9 +104,9 @@ def top_k(
 ) -> "TopK":
     """Select the k largest or smallest elements of each sequence along an axis.
 
-    The order is total and stable: elements with the same value appear by ascending index, which also decides which of
-    several equal elements are selected. NaN ranks above +inf, and all NaNs tie; -0.0 and +0.0 tie. The selected
-    elements keep every bit.
+    The order is total and stable: elements with the same value appear by ascending index, which also decides which
+    equal elements are selected. NaN ranks above +inf, and all NaNs tie; -0.0 and +0.0 tie. The selected elements keep
+    every bit.
 
     Parameters
     ----------
@@ -115,29 +115,29 @@ def top_k(
         dimension, any memory layout.
     k : int or array_like of integers
         How many elements to select, 0 to N. An array has a number for each sequence: it broadcasts to x's shape without
-        `axis`. The results then have the greatest of them along the axis, and each sequence its first k places filled;
-        after them are `fill_value` and the index -1 (of unsigned types: the highest).
+        `axis`. Then the results have the greatest k along the axis, and each sequence fills its first k places; the
+        others hold `fill_value` and the index -1 (for unsigned types, the highest).
     axis : int, default -1
         The axis of length N. A negative one counts from the last.
     mode : {"largest", "smallest"}, optional
         Which elements to select, and the order in which they come: the largest first (the default), or the smallest.
     largest : bool, optional
-        The same in PyTorch's words: True is mode "largest". Only one of both may be given.
+        The same with PyTorch's name: True is mode "largest". Only one of the two may be given.
     sorted : bool, default True
-        If False, the same elements come in an order that is not promised, which is faster for large k. With an array of
-        k they are sorted all the same.
+        If False, the same elements are returned in an unspecified order, which is faster for large k. With an array of
+        k they are always sorted.
     nan : {"greatest", "last"}, default "greatest"
-        Where NaN ranks: above +inf, so first among the largest and last among the smallest; or last in both modes, as
+        The rank of NaN: above +inf, so first among the largest and last among the smallest; or last in both modes, as
         in NumPy's ``top_k``.
     fill_value : scalar, optional
-        What stands after the elements of a sequence, if k is an array: by default -inf or the lowest number in mode
+        The value after the elements of a sequence, if k is an array: by default -inf or the lowest number in mode
         "largest", inf or the highest in mode "smallest".
     index_dtype : dtype, default int64
         int64, int32, uint64 or uint32.
     out : tuple of two ndarrays, optional
         Where to write values and indices: of x's shape with k along the axis, x's type and `index_dtype`; any strides,
         no memory shared with `x` or with one another. If k is an array, they may have more places along the axis than
-        the greatest k, which are filled, too.
+        the greatest k; these are also filled.
 
     Returns
     -------
@@ -147,18 +147,18 @@ def top_k(
     Raises
     ------
     DmlError
-        If an argument does not fit; nothing has been written then.
+        If an argument is not valid; then nothing is written.
     TypeError
-        If an argument is of the wrong Python kind.
+        If an argument has the wrong Python type.
 
     Notes
     -----
     The semantics are those of DirectML's ``DML_TOP_K1_OPERATOR_DESC``, extended to k equal to N and to k = 0, to empty
-    arrays and to more data types. ``ONNX TopK`` gives the same results where it defines them. `mode` and `axis` are
-    those of ``numpy.top_k`` and of the array API standard.
+    arrays and to more data types. ``ONNX TopK`` defines the same results, as far as it defines them. `mode` and `axis`
+    are those of ``numpy.top_k`` and of the array API standard.
 
-    A new array of 32 MiB to 1 GiB may lie in memory that an earlier result had, and then does not own its data: it
-    cannot be resized in place.
+    A new array of 32 MiB to 1 GiB may reuse the memory of an earlier result. Then it does not own its data and cannot
+    be resized in place.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def top_k(
 
 
 def request(x: Any, k: Any, axis: Any, *others: Any) -> tuple[tuple[Any, ...], tuple[Array, ...]]:
-    """Return the key of a prepared call, but for the budget, and the arrays that it reads."""
+    """Return the key of a prepared call, without the budget, and the arrays that it reads."""
     mode, largest, sorted, nan, fill_value, index_dtype, out = others
     x, form = formed("top_k", "x", x)
     # In a key, 1.0 and True would be 1, and np.int32(1), which stands for its type, np.int64(1).

@@ -1,4 +1,4 @@
-"""How top_k is carried out: which kernel, and how the work is cut."""
+"""Plans of top_k: which kernel, and how the work is cut."""
 
 import functools
 import logging
@@ -46,7 +46,7 @@ def choose(problem: Problem, width: int, budget: Budget) -> tuple[Selection, str
         entry: Selection = registry.find("top_k", "select", budget.kernel)
         if not entry.supports(problem):
             raise LookupError(f"the kernel {entry.name} does not support {problem}")
-        return entry, "asked for"
+        return entry, "requested"
     name = NAMES[fastest(*problem, lockstep_work(width))]
     if name == "tournament" and problem.rows * 2 <= budget.threads:
         # Shares of a sequence have to be merged, so each must be worth twice as much as others.
@@ -72,7 +72,7 @@ def _reason(name: str, problem: Problem, width: int) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def prepare(forms: tuple[Any, ...], options: tuple[Any, ...], budget: Budget) -> Prepared:
-    """Return how calls are carried out.
+    """Return the prepared call.
 
     forms: of x, and of the k of all sequences (None: there is one k), then the strides of both outputs; options: those
     of `check`.
@@ -86,7 +86,7 @@ def prepare(forms: tuple[Any, ...], options: tuple[Any, ...], budget: Budget) ->
 
 @functools.lru_cache(maxsize=1024)
 def plan(call: Call, strides: tuple[Shape | None, Shape | None], budget: Budget) -> Prepared:
-    """Return how what has been checked is carried out. strides: of values and indices, as forms have them."""
+    """Return the plan of a checked call. strides: of values and indices, as forms have them."""
     winners = call.winners(call.x.shape)
     results = Tensor(winners, call.x.dtype), Tensor(winners, call.index_dtype)
     if budget == REFERENCE:
@@ -139,10 +139,10 @@ class Plan(Prepared):
 
     workspace: Workspace
     row: Selection
-    call: Callable[..., Any]  # the kernel, for the parts that the work is cut into
+    call: Callable[..., Any]  # the kernel, for this number of parts
     merge: Callable[..., Any] | None  # merges the results of split sequences
     work: Array  # the work record of the kernels
-    word: np.dtype[Any]  # what the kernels see elements as
+    word: np.dtype[Any]  # the type in which kernels see elements
     views: tuple[Callable[..., Array], ...]  # return the words of x, values and indices
 
     def run(self, x: Array, values: Array, indices: Array) -> None:
@@ -173,7 +173,7 @@ def _filling(inner: Prepared, axis: int) -> Prepared:
     """Return how a call with a k for each sequence is carried out: the places after the winners are filled."""
 
     def run(x: Array, counts: Array, fill: Array, values: Array, indices: Array) -> None:
-        rest = rest_of(counts, values.shape[axis], axis)  # takes memory of its own, so not while the workspace is kept
+        rest = rest_of(counts, values.shape[axis], axis)  # needs memory, so not while the workspace is held
         inner.run(x, values, indices)
         fill_rest(values, indices, rest, fill)
 
@@ -181,7 +181,7 @@ def _filling(inner: Prepared, axis: int) -> Prepared:
 
 
 def _refer(call: Call, x: Array, values: Array, indices: Array) -> None:
-    """Run by the reference."""
+    """Run the reference."""
     nan: Nan = "last" if call.nan_last else "greatest"
     options: dict[str, Any] = {"axis": call.axis, "largest": call.largest, "index_dtype": indices.dtype}
     reference.top_k(x, call.k, **options, nan=nan, out=(values, indices))
@@ -208,4 +208,4 @@ def _share_of_workspace(entry: Selection, problem: Problem, parts: int) -> tuple
     """Return how many keys and positions a share has, with the gap to the next."""
     longest = -(-problem.n // (parts // problem.rows)) if entry.name == "split" else problem.n
     keys, positions = (length + _GAP for length in entry.workspace(longest, problem.k, LINE))
-    return keys, positions + -positions % (CACHE_LINE // CELL)  # the keys behind start a cache line
+    return keys, positions + -positions % (CACHE_LINE // CELL)  # the following keys start a cache line

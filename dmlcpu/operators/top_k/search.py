@@ -43,7 +43,7 @@ class Search:
         """Begin. call: sorted winners of rows and columns, along the first axis; its number of rows does not count."""
         self._call, self._k, self._most_threads = call, call.k, most_threads
         columns, dtype, k = call.x.shape[1], call.x.dtype, call.k
-        # Of each column its winners, and after them candidates: elements that beat the last winner.
+        # Each column's winners, followed by candidates: elements that beat the last winner.
         self._values = np.empty((columns, (1 + _CANDIDATES) * k), dtype)
         self._indices = np.empty(self._values.shape, INT64)
         self._counts = np.zeros(columns, INT64)
@@ -83,7 +83,7 @@ class Search:
         return self._values[:, : self._k].T, self._indices[:, : self._k].T
 
     def _take(self, block: Array, start: int, place: int) -> None:
-        """Write the winners of a block from a place on: 0, or k, behind the winners so far."""
+        """Write the winners of a block from a position on: 0, or k, after the winners so far."""
         held = slice(place, place + self._k)
         self._select(block, 0, self._values[:, held].T, self._indices[:, held].T)
         self._indices[:, held] += start

@@ -107,6 +107,6 @@ def test_an_output_over_parameters_is_refused():
     memory = np.zeros(400, np.uint8)
     a, b = np.ones((40, 30), np.uint8), np.ones((30, 8), np.uint8)
     _, text, _ = error_of(into_output, a, b, memory[:40], memory[:320].reshape(40, 8))
-    assert text == "quantized_matmul: out is sharing memory with y_zero_point; allowed: memory of its own"
+    assert text == "quantized_matmul: out is sharing memory with y_zero_point; allowed: its own memory"
     assert not memory.any()
     into_output(a, b, memory[360:], memory[:320].reshape(40, 8))

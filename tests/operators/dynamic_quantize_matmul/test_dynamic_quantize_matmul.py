@@ -95,7 +95,7 @@ def test_a_range_beyond_float32_is_refused():
         ({"per_row": 1}, TypeError, "per_row is 1; allowed: "),
         ({"out_dtype": "f8"}, UnsupportedError, "out_dtype is float64; allowed: float32, float16"),
         ({"out": np.zeros((2, 2))}, BindingError, "out.dtype is float64; allowed: float32"),
-        ({"out": X}, BindingError, "out is sharing memory with x; allowed: memory of its own"),
+        ({"out": X}, BindingError, "out is sharing memory with x; allowed: its own memory"),
     ],
 )
 def test_refusals(options, error, message):

@@ -110,14 +110,14 @@ I = np.zeros((2, 3), np.int64)  # noqa: E741
         (
             {"indices": np.zeros((1, 4), int)},
             BindingError,
-            "indices.shape is (1, 4); allowed: at most (3, 3) (x.shape) but along axis 0; indices are not broadcast",
+            "indices.shape is (1, 4); allowed: at most (3, 3) (x.shape) except along axis 0; indices are not broadcast",
         ),
         ({"indices": np.zeros(3, int)}, BindingError, "indices.shape is (3,); allowed: 2 dimensions, as x has"),
         ({"indices": I.astype(float)}, UnsupportedError, "indices.dtype is float64; allowed: any integer type"),
         ({"mode": "drop"}, DmlError, "mode is 'drop'; allowed: 'raise', 'clip'"),
         ({"out": np.zeros(3, int)}, BindingError, "out.shape is (3,); allowed: (2, 3)"),
-        ({"out": X[:2]}, BindingError, "out is sharing memory with x; allowed: memory of its own"),
-        ({"out": I}, BindingError, "out is sharing memory with indices; allowed: memory of its own"),
+        ({"out": X[:2]}, BindingError, "out is sharing memory with x; allowed: its own memory"),
+        ({"out": I}, BindingError, "out is sharing memory with indices; allowed: its own memory"),
     ],
 )
 def test_refusals(changed, error, message):

@@ -256,7 +256,7 @@ U = np.zeros((1, 3), np.float32)
         (
             {"indices": np.zeros((1, 4), int)},
             BindingError,
-            "indices.shape is (1, 4); allowed: at most (2, 3) (x.shape) but along axis 0; indices are not broadcast",
+            "indices.shape is (1, 4); allowed: at most (2, 3) (x.shape) except along axis 0; indices are not broadcast",
         ),
         ({"indices": np.zeros(3, int)}, BindingError, "indices.shape is (3,); allowed: 2 dimensions, as x has"),
         ({"indices": I.astype(float)}, UnsupportedError, "indices.dtype is float64; allowed: any integer type"),
@@ -271,7 +271,7 @@ U = np.zeros((1, 3), np.float32)
             "x.dtype with reduction 'min' is complex64; allowed: a type whose values are ordered",
         ),
         ({"out": np.zeros(3, np.float32)}, BindingError, "out.shape is (3,); allowed: (2, 3)"),
-        ({"x": U, "out": U}, BindingError, "out is sharing memory with updates; allowed: memory of its own"),
+        ({"x": U, "out": U}, BindingError, "out is sharing memory with updates; allowed: its own memory"),
     ],
 )
 def test_refusals(changed, error, message):

@@ -186,6 +186,18 @@ U = np.zeros((1, 3), np.float32)
             BindingError,
             "updates.shape is (3,); allowed: (1, 3) (indices.shape[:-1] + x.shape[1:]; updates are not broadcast)",
         ),
+        (
+            {"indices": [0, 1], "updates": np.zeros((2, 3), np.float32)},
+            BindingError,
+            "indices.shape is (2,); allowed: (2, 1): the last axis holds the coordinates of a tuple, as in "
+            "indices[..., None]",
+        ),
+        (
+            {"x": np.zeros(9), "indices": [0, 2, 5], "updates": np.zeros(3)},
+            BindingError,
+            "indices.shape is (3,); allowed: (3, 1): the last axis holds the coordinates of a tuple, as in "
+            "indices[..., None]",
+        ),
         ({"updates": U.astype(np.float64)}, BindingError, "updates.dtype is float64; allowed: float32 (x's type)"),
         (
             {"x": np.zeros(3, np.uint8), "updates": [300]},
@@ -217,7 +229,7 @@ U = np.zeros((1, 3), np.float32)
         (
             {"x": U, "updates": U[:1], "out": U},
             BindingError,
-            "out is sharing memory with updates; allowed: memory of its own",
+            "out is sharing memory with updates; allowed: its own memory",
         ),
     ],
 )
@@ -256,8 +268,7 @@ def test_out_may_not_partly_overlap_x():
     with pytest.raises(dmlcpu.BindingError) as caught:
         dmlcpu.scatter_nd(room[:8], [[0]], [1.0], out=room[2:])
     assert str(caught.value) == (
-        "scatter_nd: out is sharing memory with x (it may be x itself, but not a part of it); allowed: memory of its "
-        "own"
+        "scatter_nd: out is sharing memory with x (it may be x itself, but not a part of it); allowed: its own memory"
     )
     assert not room.any()
 

@@ -176,8 +176,8 @@ def test_shares_have_accumulators_where_order_does_not_matter(dtype, reduction, 
     [
         ((40, 30), None, "apply (slices for at most 3 threads)"),
         ((40,), None, "apply (fewer than 65536 updates, or into less than "),
-        ((40,), "apply", "apply (asked for)"),
-        ((40,), "apply_buckets", "apply_buckets (asked for)"),
+        ((40,), "apply", "apply (requested)"),
+        ((40,), "apply_buckets", "apply_buckets (requested)"),
     ],
 )
 def test_a_plan_says_why_it_took_the_kernel(caplog, shape, kernel, reason):

@@ -181,7 +181,7 @@ VALUES, INDICES = np.zeros((2, 1), np.float32), np.zeros((2, 1), np.int64)  # ne
         ({"out": ([[0.0], [0.0]], INDICES)}, TypeError, "out[0] is list; allowed: a numpy.ndarray"),
         ({"k": 2, "out": (VALUES, INDICES)}, BindingError, "out[0].shape is (2, 1); allowed: (2, 2)"),
         ({"out": (VALUES, VALUES)}, BindingError, "out[1].dtype is float32; allowed: int64"),
-        ({"out": (X[:, :1], INDICES)}, BindingError, "out[0] is sharing memory with x; allowed: memory of its own"),
+        ({"out": (X[:, :1], INDICES)}, BindingError, "out[0] is sharing memory with x; allowed: its own memory"),
         (
             {"out": (np.zeros(4, np.float32)[::2], INDICES)},
             BindingError,
@@ -309,7 +309,7 @@ def test_a_kernel_that_was_asked_for(caplog):
     plan.cache_clear()
     with caplog.at_level("DEBUG", "dmlcpu"), use_budget(1, kernel="select_sort"):
         dmlcpu.top_k(np.zeros((40, 99)), 3)
-    assert "select_sort (asked for)" in caplog.messages[-1]
+    assert "select_sort (requested)" in caplog.messages[-1]
 
 
 @st.composite

@@ -96,7 +96,7 @@ REFUSED = [
     (
         {"output_index_tensor": tensor("UINT32", 1, 1, 3, 2, strides=(1, 1, 1, 1))},
         "OutputIndexTensor.Strides is (1, 1, 1, 1) for Sizes (1, 1, 3, 2); "
-        "allowed: strides that give each element memory of its own",
+        "allowed: strides that give each element its own memory",
     ),
 ]
 

@@ -47,7 +47,7 @@ def release_tiles(builder):
 
 @emitted
 def multiply_tiles(builder, turns):
-    """Multiply the tiles that are in the registers once into each of the accumulators, for some turns."""
+    """Multiply the tiles that are in the registers once into each of the accumulators, for some iterations."""
     isa.require(isa.Isa.AMX)
     with short_loop(builder, turns):
         for half in range(TALLEST // TILE_ROWS):

@@ -112,7 +112,7 @@ def emit_dot(builder: Any, x: Operands, microkernel: Microkernel, rows: int) -> 
 
 @contextlib.contextmanager
 def _blocks(builder: Any, number: Any, size: int, step: int) -> Iterator[Any]:
-    """Emit a loop over 0, step, ..., size - step; a single turn needs no loop."""
+    """Emit a loop over 0, step, ..., size - step; a single iteration needs no loop."""
     if step == size:
         yield number(0)
     else:

@@ -16,8 +16,8 @@ from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, short_loop, splat
 STEP = 16  # words of a row of the left-hand side at a time
 
 # Prefetch distance in bytes of a row of b: rows lie far apart, and processors do not foresee such jumps.
-# Measured on a Xeon with VNNI, 4096 x 4096, ms: none 4.0, 32 bytes 3.9, 64 bytes 2.8, 128 bytes 3.3. By AVX2 on Zen 4,
-# beside other work: none 8.8, 32 bytes 7.0, 64 bytes 5.0, 128 bytes 4.6.
+# Measured on a Xeon with VNNI, 4096 x 4096, ms: none 4.0, 32 bytes 3.9, 64 bytes 2.8, 128 bytes 3.3. With AVX2 on a
+# busy Zen 4: none 8.8, 32 bytes 7.0, 64 bytes 5.0, 128 bytes 4.6.
 PREFETCH = 64
 
 
