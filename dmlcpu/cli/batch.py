@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+import re
 from typing import Any
 
 from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, check_environment, complain, show, tell
@@ -99,14 +100,18 @@ def run(jobs: Any, args: argparse.Namespace, directory: str | None = None) -> in
             print(json.dumps({"faults": errors}))
         return complain(str(error), REFUSED)
     except DmlError as error:
-        option = error.field.replace("_", "-")
-        return complain(f"--{option} is {error.found}; allowed: {error.allowed}", REFUSED)
+        found = re.sub(r"(?<=^given together with )\w+", lambda other: _spelled(other[0]), error.found)
+        return complain(f"{_spelled(error.field)} is {found}; allowed: {error.allowed}", REFUSED)
     except (ManifestError, WorkerError) as error:
         return complain(str(error), FAILED if isinstance(error, WorkerError) else REFUSED)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return complain(f"{where}{error.strerror or error}", REFUSED)
     return _show_result(result, args)
+
+
+def _spelled(argument: str) -> str:
+    return f"--{argument.replace('_', '-')}"
 
 
 def _show_result(result: Any, args: argparse.Namespace) -> int:

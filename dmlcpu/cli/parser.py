@@ -8,6 +8,7 @@ from typing import Any
 
 from dmlcpu import __version__
 from dmlcpu.cli import batch, info, operators, run, search, status, warmup
+from dmlcpu.cli.shared import common_options
 from dmlcpu.common.imports import extra
 from dmlcpu.operators.table import OPERATORS
 
@@ -29,7 +30,7 @@ examples:
 Exit codes: 0 done, 1 failed while running, 2 bad model, jobs or usage, 130 interrupted."""
 
 
-_NEGATIVE = re.compile(r"-(inf(inity)?|\.?\d[\d.e+-]*)", re.IGNORECASE)
+_NEGATIVE = re.compile(r"-(inf(inity)?|nan|\.?\d[\d.e+-]*)", re.IGNORECASE)
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -64,7 +65,9 @@ class _Parser(argparse.ArgumentParser):
 def spelled(argv: Sequence[str]) -> list[str]:
     """Return arguments as argparse reads them: commands with hyphens, and negative numbers joined to their options."""
     args: list[str] = []
-    for each in argv:
+    for number, each in enumerate(argv):
+        if each == "--":  # no option follows
+            return [*args, *argv[number:]]
         if each in OPERATORS and all(before.startswith("-") for before in args):
             args.append(each.replace("_", "-"))
         elif _NEGATIVE.fullmatch(each) and args and args[-1].startswith("--") and "=" not in args[-1]:
@@ -98,12 +101,7 @@ def _complete_files(parser: argparse.ArgumentParser, file_names: object) -> None
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    common = _Parser(add_help=False)
-    debug = "print to stderr which kernels are chosen, and why"
-    # No default: it may come before or after the command.
-    common.add_argument("--debug", "--verbose", action="store_true", default=argparse.SUPPRESS, help=debug)
-    settings: dict[str, Any] = {"allow_abbrev": False, "formatter_class": _Formatter}
-    settings["parents"] = [common]
+    settings: dict[str, Any] = {"allow_abbrev": False, "formatter_class": _Formatter, "parents": [common_options()]}
     parser = argparse.ArgumentParser(prog="dmlcpu", description=_DESCRIPTION, epilog=_EPILOG, **settings)
     parser.add_argument("--version", action="version", version=f"dmlcpu {__version__}")
     completion = "print a script that completes commands, options and file names in this shell"

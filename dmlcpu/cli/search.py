@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlcpu.cli import batch
-from dmlcpu.cli.shared import at_least
+from dmlcpu.cli.shared import at_least, common_options
 
 SUMMARY = "build an index of vectors, or search it"
 _FILES = """\
@@ -55,10 +55,9 @@ _FLOATS = "what becomes of floats: searched exactly (default), quantized and kep
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the commands and their arguments."""
-    actions = parser.add_subparsers(
-        metavar="ACTION", dest="action", required=True, parser_class=argparse.ArgumentParser
-    )
+    actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
     settings: dict[str, Any] = {"allow_abbrev": False, "formatter_class": parser.formatter_class}
+    settings["parents"] = [common_options()]
     build = actions.add_parser("build", help="write an index of vectors", epilog=_BUILD, **settings)
     build.add_argument("vectors", metavar="VECTORS", help="a file of vectors (N, D)")
     build.add_argument("-o", "--output", metavar="INDEX", required=True, help="the folder to write")
@@ -72,7 +71,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     query.add_argument("-k", type=at_least(0), required=True, metavar="K", help="how many vectors for each query")
     output = "a file of scores and indices: .npz, .zarr..."
     query.add_argument("-o", "--output", metavar="OUT", required=True, help=output)
-    query.add_argument("--rescore", type=at_least(1), metavar="N", help="score the K * N best again as floats")
+    rescore = "score the K * N best again as floats, of an index that was built with --floats rescore"
+    query.add_argument("--rescore", type=at_least(1), metavar="N", help=rescore)
     query.add_argument("--mask", metavar="FILE", help="which vectors may be found, bool (N,) or (M, N)")
     query.add_argument("--allowlist", metavar="FILE", help="ids, or positions, that may be found")
     query.add_argument("--exclude", metavar="FILE", help="what each query must not find, bool (M, N)")

@@ -48,6 +48,14 @@ def at_least(least: int) -> Callable[[str], int]:
     return integer
 
 
+def common_options() -> argparse.ArgumentParser:
+    """Return a parent of all parsers. Its options have no default: they may come before or after a command."""
+    common = argparse.ArgumentParser(add_help=False)
+    debug = "print to stderr which kernels are chosen, and why"
+    common.add_argument("--debug", "--verbose", action="store_true", default=argparse.SUPPRESS, help=debug)
+    return common
+
+
 def check_environment() -> None:
     """Refuse environment variables that would otherwise fail in the middle of a command."""
     from dmlcpu.runtime import isa, results, threads

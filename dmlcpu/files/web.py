@@ -77,8 +77,8 @@ def in_time(call: Callable[[], T]) -> T:
     try:
         return result.result(now.seconds + _GRACE)
     except TimeoutError:
-        if result.done():  # it is the function's own
-            raise
+        if result.done():  # the error is the function's own, or it has ended just now
+            return result.result()
         raise RemoteError(errno.ETIMEDOUT, _late(now.seconds)) from None
 
 

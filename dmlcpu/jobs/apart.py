@@ -96,9 +96,10 @@ class Apart:
                     yield self._name(os.path.relpath(each, self._directory)), f"the op {job.op}"
 
     def uses(self, path: str | os.PathLike[str]) -> bool:
-        """Return whether a job reads or writes a file."""
-        file = hash(self._name(os.path.abspath(path)))
-        return bool((self._inputs == file).any() or (self._targets == file).any())
+        """Return whether a job reads or writes a file, or a folder around it as one."""
+        file = self._name(os.path.abspath(path))
+        hashes = [*map(hash, (file, *self._around(file)))]
+        return bool(np.isin(hashes, self._inputs).any() or np.isin(hashes, self._targets).any())
 
     def strays(self) -> list[Path]:
         """Return what killed runs have left of targets, also of finished jobs: another worker did them."""

@@ -144,6 +144,8 @@ class Checker:
             elif several and found.holds_one:
                 allowed = f"a file for several arrays ({suffixes}), or a file for each of {', '.join(names)}"
                 place.refuse("output", f"{path!r}, which holds one array", allowed)
+            elif operation.form and os.path.basename(path) in ("", os.curdir, os.pardir):
+                place.refuse("output", repr(path), "a path that ends with the name of the folder")
             file = os.path.join(self.directory, path)
             reason = self.folder_error(os.path.dirname(file)) or _target_error(file, found)
             if reason:

@@ -80,6 +80,8 @@ def prepare(
     path = manifest_of(jobs, settings.manifest)
     if path and apart.uses(path):
         raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
+    if settings.retry_failed and path is None:
+        raise DmlError("run_jobs", "retry_failed", "given without a manifest", "a manifest, which records failures")
     recorded = Manifest(path, lock=lock) if path else None
     records: Mapping[str, Record] = recorded.records if recorded else {}
     checker = Checker(listing.directory, settings, count_chunks=settings.require_chunks or not lock)

@@ -9,6 +9,7 @@ import pytest
 from cli_calls import MODEL, Run, python, shell
 
 import dmlcpu
+from dmlcpu.cli.parser import spelled
 
 
 @pytest.mark.parametrize(
@@ -29,12 +30,30 @@ import dmlcpu
             "dmlcpu run: error: argument -t/--milliseconds_to_run: '-1'; allowed: an integer of at least 0",
         ),
         (["info", "--jso"], "dmlcpu info: error: unrecognized arguments: --jso"),
+        (
+            ["search", "build", "v.npy", "-o", "i", "--k", "-1"],
+            "dmlcpu search build: error: unrecognized arguments: --k=-1",
+        ),
     ],
 )
 def test_usage(run: Run, argv: list[str], message: str) -> None:
     code, out, err = run(*argv)
     assert (code, out) == (2, [])
     assert err[-1] == message
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ("--debug top_k top_k --axis -1", "--debug top-k top_k --axis=-1"),
+        ("top-k --fill-value -inf --axis -1.5e-3", "top-k --fill-value=-inf --axis=-1.5e-3"),
+        ("top-k --fill-value -.5 -k -1 --axis=0 -1", "top-k --fill-value=-.5 -k -1 --axis=0 -1"),
+        ("top-k -- -1 --axis -1", "top-k -- -1 --axis -1"),
+        ("top-k --axis -i --quiet -x1", "top-k --axis -i --quiet -x1"),
+    ],
+)
+def test_values_that_look_like_options(argv: str, expected: str) -> None:
+    assert spelled(argv.split()) == expected.split()
 
 
 def test_usage_is_one_line_that_names_what_is_required(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import logging
 import time
 import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +94,21 @@ def test_a_slow_answer_is_given_up(server: Server) -> None:
     server.slow = ""
     with web.patience(3, 30):
         web.in_time(lambda: check_reads(f"{server.url}/x.npy", ARRAY))
+
+
+def test_a_call_that_ends_just_when_it_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Late(Future[int]):
+        def result(self, timeout: float | None = None) -> int:
+            found = super().result()
+            if timeout is not None:
+                raise TimeoutError
+            return found
+
+    monkeypatch.setattr(web, "Future", Late)
+    with web.patience(0, 30):
+        assert web.in_time(lambda: 3) == 3
+        with pytest.raises(ZeroDivisionError):
+            web.in_time(lambda: 1 // 0)
 
 
 def test_an_endless_answer_takes_no_memory(server: Server) -> None:

@@ -75,6 +75,12 @@ def test_floats_without_a_range_are_onnx_runtimes(row):
         np.testing.assert_array_equal(prepare(made, take="all").run([x])[0], theirs(made, x))
 
 
+def test_other_errors_are_the_functions_own():
+    given = constants(np.int8) | {"bs": np.float32([1, 2])}
+    with pytest.raises(DmlError, match=r"dynamic_quantize_matmul: b_scale\.shape is \(2,\)"):
+        prepare(model(given), take="all").run([np.ones((3, K), np.float32)])
+
+
 def test_without_onnx_runtime_they_are_refused(monkeypatch):
     given, x = constants(np.int8, low=-128), RNG.standard_normal((3, K), np.float32)
     with monkeypatch.context() as patched:

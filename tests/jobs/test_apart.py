@@ -52,6 +52,14 @@ def test_a_file_that_jobs_use(tmp_path: Path) -> None:
     assert not jobs.uses(tmp_path / "c.npy")
 
 
+@pytest.mark.parametrize("file", ["x.zarr/log", "o.zarr/log"])
+def test_a_file_in_a_folder_that_is_replaced_or_read_as_one(tmp_path: Path, file: str) -> None:
+    job = Job("id", "top_k", {"x": FileInput("x.zarr")}, {"k": 1}, "o.zarr")
+    jobs = Apart(PackedJobs([(Place("jobs", "id"), job)]), tmp_path)
+    assert jobs.uses(tmp_path / file)
+    assert not jobs.uses(tmp_path / "other.zarr" / "log")
+
+
 BLIND = [
     ([("a.npy", "o.npy"), ("b.npy", "O.npy")], ["id1: 'O.npy', as at jobs:0"]),
     ([("a.npy", "\u00e9.npy"), ("b.npy", "e\u0301.npy")], ["id1: 'e\u0301.npy', as at jobs:0"]),

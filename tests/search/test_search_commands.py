@@ -123,6 +123,11 @@ BUILD, QUERY = "  search build (a.index): ", "  search query (x.npz): "
             "build v.npy -o others",
             "a folder of other files in the place of the output; allowed: a folder with index.js",
         ),
+        ("build ../v.npy -o .", "-o: '.'; allowed: a path that ends with the name of the folder"),
+        ("build v.npy -o a.index --manifest a.index/m", "--manifest is 'a.index/m'; allowed: a file that is not"),
+        ("build v.npy -o a.index --log a.index/l", "--log is 'a.index/l'; allowed: a file that is not one of"),
+        ("query ok.index q.npy -k 1 -o x.npz --log ok.index/ids.npy", "--log is 'ok.index/ids.npy'; allowed: a file"),
+        ("build v.npy -o a.index --retry-failed", "--retry-failed is given without a manifest; allowed: a manifest"),
         ("build v.npy -o q.npy", "-o: 'q.npy': there is a file, where a folder is to be; allowed: "),
         (
             "query nosuch q.npy -k 1 -o x.npz",
@@ -234,6 +239,10 @@ def test_a_plan_of_a_command(folder, capsys):
     assert main(["search", "build", "v.npy", "-o", "a.index", "--dry-run"]) == 0
     assert "a.index: build_index by FloatIndex: vectors (500, 12) -> index (500, 12) float32" in capsys.readouterr().out
     assert not (folder / "a.index").exists()
+
+
+def test_an_option_of_all_commands(folder, capsys):
+    assert main(["search", "build", "v.npy", "-o", "a.index", "--debug", "--dry-run"]) == 0
 
 
 def test_usage(capsys):

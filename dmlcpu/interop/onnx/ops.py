@@ -196,8 +196,9 @@ class DynamicQuantizeMatMul(Product):
         x, *others = (*self.with_packed(*operands), None, None)[:5]
         try:
             return (dynamic_quantize_matmul(x, *others),)
-        except DmlError:
-            if (found := run_alone(_QUANTIZER, [x], {"": 11})) is None:
+        except DmlError as error:
+            is_of_x = error.field.partition("[")[0] == "x"
+            if not is_of_x or (found := run_alone(_QUANTIZER, [x], {"": 11})) is None:
                 raise
             return (matmul_integer_to_float(*found, *others),)
 
