@@ -51,8 +51,8 @@ class JobsStatus:
     errors: dict[str, list[str]]
 
     def __str__(self) -> str:
-        names = ("done", "failed", "stale", "never_run", "not_right")
-        counts = [f"{count} {name.replace('_', ' ')}" for name in names if (count := getattr(self, name))]
+        words = {"done": "done", "failed": "failed", "stale": "stale", "never_run": "never run", "not_right": "invalid"}
+        counts = [f"{count} {word}" for name, word in words.items() if (count := getattr(self, name))]
         jobs = "1 job" if self.jobs == 1 else f"{self.jobs} jobs"
         lines = [f"{jobs}: {', '.join(counts) or 'none'}"]
         lines += ["slowest:"] if self.slowest else []

@@ -39,7 +39,7 @@ def test_done_failed_stale_and_never_run(tmp_path: Path) -> None:
     seconds = [took for _, took in status.slowest]
     assert seconds == sorted(seconds, reverse=True)
     lines = str(status).splitlines()
-    assert lines[:2] == ["11 jobs: 3 done, 4 failed, 2 stale, 1 never run, 1 not right", "slowest:"]
+    assert lines[:2] == ["11 jobs: 3 done, 4 failed, 2 stale, 1 never run, 1 invalid", "slowest:"]
     assert lines[7:9] == ["errors:", "  3 of: inputs.x: '...', which does not exist; allowed: a file (no0, no1, no2)"]
 
 
