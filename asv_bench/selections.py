@@ -204,8 +204,8 @@ SENTENCES = {
     ),
     "torch-slower": Sentence(
         "Small calls go on to PyTorch's own kernel, but PyTorch first has to call Python: the 5 largest of 64 elements "
-        'take {ours} microseconds instead of {theirs}. The other calls marked "passed on" also run PyTorch\'s kernel '
-        "in both columns; greater differences between these are noise of a shared machine. ``index_put_`` of 100,000 "
+        'take {ours} microseconds instead of {theirs}. The other calls marked "passed on" run the same PyTorch '
+        "kernel in both columns: a greater difference is noise of a shared machine. ``index_put_`` of 100,000 "
         "single elements is not passed on, and takes PyTorch {put} as long.",
         {
             "ours": Time(TORCH[-1], "torch on dmlcpu"),

@@ -6,7 +6,6 @@ import json
 from dmlcpu.cli.shared import DONE, check_environment, tell
 
 SUMMARY = "show versions, instruction sets, threads, kernels and the cache folder, or measure their speed"
-_COMPILING = "compiling the kernels that the cache lacks, which may take a minute"
 
 
 def add_options(info: argparse.ArgumentParser) -> None:
@@ -23,9 +22,10 @@ def main(args: argparse.Namespace) -> int:
     """Run the command."""
     check_environment()
     if args.measure:
+        from dmlcpu.jobs.progress import COMPILING
         from dmlcpu.measure import measurement
 
-        found = measurement.measure(lambda: tell(_COMPILING))
+        found = measurement.measure(lambda: tell(COMPILING))
         data, text = measurement.as_data(found), measurement.as_text(found)
     else:
         from dmlcpu import config

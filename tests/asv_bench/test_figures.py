@@ -134,10 +134,10 @@ def test_medians_are_those_of_ratios_with_a_link_to_the_calls(folder):
     (folder / "docs" / "page.rst").write_text(".. figures: medians\n.. figures: end\n", "utf-8")
     figures.main()
     text, link = (folder / "docs" / "page.rst").read_text("utf-8"), f"{selections.MACHINE}-top-k"
-    row = [f":ref:`top_k <{link}>`", "4.0x", "n/a", "0.50x", "0.50x", "1 of 1"]
+    row = [f"`top_k <comparison/{selections.MACHINE}.rst#{link}>`__", "4.0x", "n/a", "0.50x", "0.50x", "1 of 1"]
     assert "   * - " + "\n     - ".join(row) in text
     (page,) = (folder / "docs").glob("comparison/*.rst")
-    assert f".. _{link}:\n\ntop_k\n-----\n\n.. image:: " in page.read_text("utf-8")
+    assert f".. _{link}:\n\ntop_k\n-----\n\n.. chart:: " in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize("words", ["3.8x", "1.1x to 4x", "2.3 times as long", "twice as fast", "three times as long"])

@@ -255,7 +255,7 @@ def test_into_files_there_are_no_control_characters(options: list[str]) -> None:
     done = commands.run("batch", "jobs.toml", "--keep-going", "--json", *options)
     assert done.returncode == 1
     assert not CONTROL.search(done.stdout + done.stderr)
-    failed, summary = done.stderr.splitlines()
+    failed, *_, summary = done.stderr.splitlines()  # a slow machine also prints its progress
     assert failed.startswith("dmlcpu: failed: jobs.toml:2 (7): ")
     assert summary.startswith("dmlcpu: 62 done, 1 failed, in ")
     assert len(done.stdout.splitlines()) == 1

@@ -40,7 +40,7 @@ def test_info_measures_on_request(run: Run, measured: Measurement) -> None:
     code, out, err = run("info", "--measure")
     assert code == 0
     assert out == measurement.as_text(measured).splitlines()
-    assert err == ["dmlcpu: compiling the kernels that the cache lacks, which may take a minute"]
+    assert err == ["dmlcpu: compiling kernels that the cache does not have, which may take a minute"]
 
 
 def test_info_prints_measurements_as_json(run: Run, measured: Measurement) -> None:

@@ -106,7 +106,7 @@ def test_many_files_and_twenty_bad_ones(night: tuple[Path, list[dict[str, Any]]]
     refused = command("batch", path)
     assert (refused.returncode, refused.stdout) == (2, "")
     head, *lines = refused.stderr.splitlines()
-    assert head == f"dmlcpu: {path}: {BAD} faults"
+    assert head == f"dmlcpu: {path}: {BAD} errors"
     for number, (line, job) in enumerate(zip(lines, bad, strict=True)):
         assert line.startswith(f"  {path}:{29 * number + 6} ({job['id']}): ")
         assert job["id"].strip() in line.partition("): ")[2]

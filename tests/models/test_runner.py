@@ -205,7 +205,7 @@ def test_a_refused_scale_fails_its_command(save: Save) -> None:
 
 def test_a_file_that_cannot_be_written_fails_its_command(save: Save, tmp_path: Path) -> None:
     (tmp_path / "cwd" / "A.npy").mkdir()
-    with pytest.raises(RunError, match=r"^\$\.commands\[0\]: .*A\.npy"):
+    with pytest.raises(RunError, match=r"^\$\.commands\[0\]\.targetPath: 'A\.npy' cannot be written: it is a folder"):
         run(save(write_model(buffer("UINT8", [1]), targetPath="A.npy")))
     assert [path.name for path in (tmp_path / "cwd").iterdir()] == ["A.npy"]
 

@@ -127,7 +127,7 @@ def test_no_file_of_an_index_is_overwritten(folder, output):
         ({"op": "nosuch.index"}, "No such file or directory"),
         ({"op": "foreign.index"}, "index.json is missing"),
         ({"attrs": {"k": -1}}, "attrs.k: -1; allowed: an integer of at least 0"),
-        ({"attrs": {"k": 1, "rescore": 2}}, "attrs.rescore: 2; allowed: None: the index was not given"),
+        ({"attrs": {"k": 1, "rescore": 2}}, "attrs.rescore: 2; allowed: None, as the index has no floats"),
         ({"attrs": {"k": 1, "n": 2}}, "attrs.n: unknown; allowed: queries, k, mask, allowlist, exclude, rescore"),
         ({"attrs": {}}, "attrs.k: missing"),
         ({"inputs": {"queries": "ids.npy"}}, "inputs.queries"),

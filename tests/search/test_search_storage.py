@@ -203,7 +203,7 @@ def test_folders_that_are_none(tmp_path):
     with pytest.raises(FileNotFoundError):
         Int8Index.load(tmp_path / "nowhere")
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotADirectoryError):
+    with pytest.raises(dmlcpu.DmlError, match="a file and no index"):
         Int8Index.load(tmp_path / "file")
 
 
