@@ -5,6 +5,7 @@ import pytest
 from cli_calls import Run
 
 import dmlcpu
+from dmlcpu.jobs.progress import COMPILING
 from dmlcpu.measure import Limits, Measurement, measurement
 from dmlcpu.measure.advice import conditions
 from dmlcpu.measure.limits import Reached
@@ -36,11 +37,13 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measurement:
     return found
 
 
-def test_info_measures_on_request(run: Run, measured: Measurement) -> None:
-    code, out, err = run("info", "--measure")
+def test_info_measures_on_request(run: Run, measured: Measurement, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("dmlcpu.cli.info.tell", said.append)
+    code, out, _ = run("info", "--measure")
     assert code == 0
     assert out == measurement.as_text(measured).splitlines()
-    assert err == ["dmlcpu: compiling kernels that the cache does not have, which may take a minute"]
+    assert said == [COMPILING]
 
 
 def test_info_prints_measurements_as_json(run: Run, measured: Measurement) -> None:
