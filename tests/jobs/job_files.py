@@ -137,8 +137,8 @@ def start(*argv: object, **options: Any) -> "subprocess.Popen[str]":
     return subprocess.Popen([sys.executable, "-m", "dmlcpu", *map(str, argv)], **settings | options)
 
 
-def eventually(true: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait for something."""
+def eventually(true: Callable[[], bool], seconds: float = 120) -> None:
+    """Wait for something: a first job may compile for a minute before."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it did not happen in time"
