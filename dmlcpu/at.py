@@ -138,7 +138,7 @@ class Limits(NamedTuple):
     """
 
     single_updates: float = 100_000  # updates of single elements
-    near: tuple[float, float] = 4 << 20, 200_000  # up to these bytes of x so many updates suffice, beyond them more
+    near: tuple[float, float] = 4 << 20, 200_000  # bytes of x, and the updates that suffice up to that size
     near_assigned: tuple[float, float] = 1 << 20, 1 << 20  # the same for assignments
     reduced_elements: float = 2_500  # elements of other updates to be reduced; NumPy takes 9 ns for each
     assigned_ns: float = 130_000  # NumPy's time to assign slices, 10 ns each and a quarter for an element

@@ -25,7 +25,7 @@ def unknown(module: str, name: str, public: Iterable[str], meant: str | None = N
     Python prints its own suggestions only below a traceback, and only if the name was assigned before.
     """
     message = f"module {module!r} has no attribute {name!r}"
-    if name.startswith("_"):  # tools query such names; nobody has misspelled them
+    if name.startswith("_"):  # tools query such names, so a suggestion would not help
         return AttributeError(message)
     try:
         from difflib import get_close_matches  # imported here, as few programs need it

@@ -5,7 +5,7 @@ import functools
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 
 from dmlcpu.common.faults import listed
 from dmlcpu.common.imports import MissingExtraError
-from dmlcpu.common.regions import Estimate
+from dmlcpu.common.regions import Estimate, Tensor
 from dmlcpu.errors import DmlError
 from dmlcpu.files import FileError, Identity, check_target
 from dmlcpu.files.base import Format
@@ -171,27 +171,16 @@ class Checker:
         except Exception as error:  # an error that no check foresees fails this job only
             place.refuse("", f"{type(error).__name__}: {' '.join(str(error).split())}", "what the operator's page says")
             return None
-        tensors, peak = estimate.results, estimate.memory
-        held = 0  # bytes of results that stay in memory because their files are written whole
-        for path, names in job.targets.items():
-            wanted_here = {name: tensors[name] for name in names or operation.results}
-            sized = {name: tensor for name, tensor in wanted_here.items() if tensor}
-            form = operation.form or known(path)
-            held += (form.copies if form else 0) * sum(tensor.nbytes for tensor in sized.values())
-            try:
-                if sized == wanted_here:
-                    check_target(os.path.join(self.directory, path), sized, form)
-            except (FileError, OSError, MissingExtraError) as error:
-                place.refuse("output", *found_and_allowed(path, error, "a file that can be written"))
+        tensors = estimate.results
+        held = self._held(place, job, operation, tensors)
         if place.errors:
             return None
-        whole = sum(tensor.nbytes for tensor in tensors.values() if tensor)
+        whole = held + sum(tensor.nbytes for tensor in tensors.values() if tensor)
         buffers = sum(source.buffer_bytes for source in sources)
-        peak = max(peak + buffers, whole + held)  # the latter when the inputs are not needed any more
         held += buffers + sum(source.nbytes for source in sources if not source.in_regions)
         in_blocks = operation.form is not None
-        if in_blocks:
-            peak = estimate.memory + held
+        # In one piece: `whole` when the inputs are not needed any more.
+        peak = estimate.memory + held if in_blocks else max(estimate.memory + buffers, whole)
         if peak > self.memory and (needed := min(peak, estimate.least() + held)) > self.memory:
             of_it = f", {size(held)} of it for files that are read or written whole" if held <= peak and held else ""
             found = f"a job that needs {size(needed)} of memory{of_it}"
@@ -208,6 +197,21 @@ class Checker:
             self.memory - held if in_blocks or peak > self.memory else None,
             opened.missing_chunks,
         )
+
+    def _held(self, place: Place, job: Job, operation: Operation, tensors: Mapping[str, Tensor | None]) -> int:
+        """Return the bytes of results whose files are written whole; note targets that cannot be written."""
+        held = 0
+        for path, names in job.targets.items():
+            wanted = {name: tensors[name] for name in names or operation.results}
+            sized = {name: tensor for name, tensor in wanted.items() if tensor}
+            form = operation.form or known(path)
+            held += (form.copies if form else 0) * sum(tensor.nbytes for tensor in sized.values())
+            try:
+                if sized == wanted:
+                    check_target(os.path.join(self.directory, path), sized, form)
+            except (FileError, OSError, MissingExtraError) as error:
+                place.refuse("output", *found_and_allowed(path, error, "a file that can be written"))
+        return held
 
     def _estimate(self, job: Job, operation: Operation, opened: OpenArguments) -> Estimate:
         """Return the operation's estimate, which jobs of the same attributes, shapes and types share."""
