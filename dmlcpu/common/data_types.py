@@ -12,7 +12,7 @@ class DataType(NamedTuple):
     directml: int  # of DML_TENSOR_DATA_TYPE, which has these names in capitals; 0: not in DirectML
     onnx: int  # of TensorProto.DataType
     infinity: int = 0  # the bits of +inf: greater ones are NaN in top_k's keys
-    computed_as: str | None = None  # the type in which scatter_nd's kernels reduce
+    computed_as: str | None = None  # the type of elements in scatters' kernels that reduce; signed integers are words
 
     @property
     def highest(self) -> int:
@@ -34,10 +34,10 @@ DATA_TYPES = {
         DataType("uint16", 16, "u", 4, 4, computed_as="uint16"),
         DataType("uint32", 32, "u", 3, 12, computed_as="uint32"),
         DataType("uint64", 64, "u", 10, 13, computed_as="uint64"),
-        DataType("int8", 8, "i", 8, 3, computed_as="int8"),
-        DataType("int16", 16, "i", 7, 5, computed_as="int16"),
-        DataType("int32", 32, "i", 6, 6, computed_as="int32"),
-        DataType("int64", 64, "i", 11, 7, computed_as="int64"),
+        DataType("int8", 8, "i", 8, 3, computed_as="uint8"),
+        DataType("int16", 16, "i", 7, 5, computed_as="uint16"),
+        DataType("int32", 32, "i", 6, 6, computed_as="uint32"),
+        DataType("int64", 64, "i", 11, 7, computed_as="uint64"),
         DataType("float16", 16, "f", 2, 10, 0x7C00, computed_as="uint16"),
         DataType("bfloat16", 16, "f", 0, 16, 0x7F80, computed_as="uint16"),
         DataType("float32", 32, "f", 1, 1, 0x7F800000, computed_as="float32"),

@@ -21,8 +21,11 @@ REDUCTIONS = {
 }
 # On bytes that are 0 or 1, "or" is the maximum, and "and" is the minimum.
 _BOOL_REDUCTIONS = {**REDUCTIONS, "add": reductions.MAXIMUM, "mul": reductions.MINIMUM}
+# Sums and products of integers wrap to the same bits with and without a sign, so kernels see one type for both.
+_SIGNED_REDUCTIONS = {**REDUCTIONS, "min": reductions.SIGNED_MINIMUM, "max": reductions.SIGNED_MAXIMUM}
 _COMPLEX_REDUCTIONS = {"add": reductions.ADD, "mul": reductions.MULTIPLY_COMPLEX}
-# The types in which elements are computed; a type that is not listed can be overwritten but not reduced.
+_BY_KIND = {"b": _BOOL_REDUCTIONS, "i": _SIGNED_REDUCTIONS, "c": _COMPLEX_REDUCTIONS}
+# The types of elements in kernels that reduce; a type that is not listed can be overwritten but not reduced.
 COMPUTED_AS = {row.name: row.computed_as for row in DATA_TYPES.values() if row.computed_as}
 HALVES = {"float16": reductions.FLOAT16, "bfloat16": reductions.BFLOAT16}
 
@@ -36,7 +39,7 @@ def reduction_of(operator: str, dtype: np.dtype[Any], reduction: str) -> int:
     if reduction == "none":
         return reductions.OVERWRITE
     name = type_name(dtype)
-    known = _BOOL_REDUCTIONS if name == "bool" else _COMPLEX_REDUCTIONS if dtype.kind == "c" else REDUCTIONS
+    known = _BY_KIND.get(dtype.kind, REDUCTIONS)
     if name in COMPUTED_AS and reduction in known:
         return known[reduction]
     allowed = "a type whose values are ordered" if name in COMPUTED_AS else ", ".join(COMPUTED_AS)

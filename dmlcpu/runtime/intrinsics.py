@@ -37,9 +37,9 @@ class Elements:
         return int(self._dtype.bitwidth) // 8
 
     @property
-    def is_signed(self) -> bool:
-        """Whether elements are integers with a sign."""
-        return self._dtype in types.signed_domain
+    def is_float(self) -> bool:
+        """Whether elements are floating-point numbers."""
+        return self._dtype in types.real_domain
 
     @property
     def lanes(self) -> int:

@@ -80,13 +80,13 @@ def _arithmetic(name: str) -> Callable[[_Loop, Any, Any], Any]:
     return emit
 
 
-def _extreme(sign: str) -> Callable[[_Loop, Any, Any], Any]:
+def _extreme(sign: str, is_signed: bool = False) -> Callable[[_Loop, Any, Any], Any]:
     """Return what emits the minimum or maximum, as `reduce` of reduction.py has it; sign: compares update with mine."""
 
     def emit(loop: _Loop, mine: Any, update: Any) -> Any:
         builder = loop.builder
         if isinstance(mine.type, ir.IntType):
-            compare = builder.icmp_signed if loop.out.is_signed else builder.icmp_unsigned
+            compare = builder.icmp_signed if is_signed else builder.icmp_unsigned
             return builder.select(compare(sign, update, mine), update, mine)
         chosen = builder.select(builder.fcmp_ordered(sign, update, mine), update, mine)
         # A NaN among the updates wins, unless there is one already.
@@ -115,9 +115,10 @@ def _unless(builder: Any, is_rare: Any, usual: Any, emit: Callable[[], Any]) -> 
     return result
 
 
-# The numbers of reduction.py: overwrite, add, multiply, minimum, maximum.
+# The numbers of reduction.py: overwrite, add, multiply, minimum, maximum; for integers with a sign, the last two.
 _FETCH = "fetch"  # in the place of these: values are not written to the table but read from it
 _COMBINED = (None, _arithmetic("add"), _arithmetic("mul"), _extreme("<"), _extreme(">"))
+_SIGNED = (_extreme("<", is_signed=True), _extreme(">", is_signed=True))
 
 
 def _update(loop: _Loop, index: Any, ahead: int, combine: Any) -> None:
@@ -224,9 +225,10 @@ def _emit_all(builder: Any, given: Any, out: Any, at: Callable[[Any, Any], Any],
     """Emit the updates of a reduction, and return the number of the first that is not valid, or of all."""
     loop = _loop(builder, given, out, at)
     done = loop.done
-    ways = [builder.append_basic_block("way") for _ in _COMBINED]
+    combined = _COMBINED if out.is_float else (*_COMBINED, *_SIGNED)
+    ways = [builder.append_basic_block("way") for _ in combined]
     switch = builder.switch(reduction, done)
-    for number, (way, combine) in enumerate(zip(ways, _COMBINED, strict=True)):
+    for number, (way, combine) in enumerate(zip(ways, combined, strict=True)):
         switch.add_case(_LONG(number), way)
         builder.position_at_end(way)
         _update_all(loop, combine)

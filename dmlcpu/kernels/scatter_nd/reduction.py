@@ -9,10 +9,20 @@ from typing import NamedTuple
 import numpy as np
 
 from dmlcpu.kernels.half import bfloat16_to_float32, float16_to_float32, float32_to_bfloat16, float32_to_float16
-from dmlcpu.kernels.scatter_nd.rows import add_run, copy_run, maximum_run, minimum_run
+from dmlcpu.kernels.scatter_nd.rows import (
+    add_run,
+    copy_run,
+    is_less,
+    maximum_run,
+    minimum_run,
+    signed_maximum_run,
+    signed_minimum_run,
+)
 from dmlcpu.runtime.jit import device
 
-OVERWRITE, ADD, MULTIPLY, MINIMUM, MAXIMUM, MULTIPLY_COMPLEX = range(6)
+# Kernels see integers without a sign: with one, only their extremes differ.
+OVERWRITE, ADD, MULTIPLY, MINIMUM, MAXIMUM, SIGNED_MINIMUM, SIGNED_MAXIMUM, MULTIPLY_COMPLEX = range(8)
+EXTREMES = MINIMUM, MAXIMUM, SIGNED_MINIMUM, SIGNED_MAXIMUM
 PLAIN, FLOAT16, BFLOAT16 = range(3)
 
 
@@ -63,6 +73,10 @@ def update_packed_run(out, o, updates, u, n, reduction):
         minimum_run(out, o, updates, u, n)
     elif reduction == MAXIMUM:
         maximum_run(out, o, updates, u, n)
+    elif reduction == SIGNED_MINIMUM:
+        signed_minimum_run(out, o, updates, u, n)
+    elif reduction == SIGNED_MAXIMUM:
+        signed_maximum_run(out, o, updates, u, n)
     else:
         row, update = out[o : o + n], updates[u : u + n]
         for j in range(n):
@@ -96,7 +110,9 @@ def reduce(mine, update, reduction):
         return quiet(mine + update)
     if reduction == MULTIPLY:
         return quiet(mine * update)
-    take = update < mine if reduction == MINIMUM else update > mine
+    is_signed = reduction >= SIGNED_MINIMUM
+    is_minimum = reduction in (MINIMUM, SIGNED_MINIMUM)
+    take = is_less(update, mine, is_signed) if is_minimum else is_less(mine, update, is_signed)
     if mine != mine:
         return mine
     return update if take or update != update else mine

@@ -6,7 +6,7 @@ A run is taken in whole cache lines, then halves, quarters, ... of one, without 
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils
+from numba.core import cgutils, types
 
 from dmlcpu.runtime.intrinsics import emit_barrier, emitted
 from dmlcpu.runtime.records import CACHE_LINE
@@ -75,16 +75,27 @@ def _extreme(sign: str, is_signed: bool) -> Any:
     return emit
 
 
-@emitted
-def minimum_run(builder, out, o, updates, u, count):
-    """Let out[o:] be the minima of itself and updates[u : u + count]."""
-    _emit_run(builder, out, o, updates, u, count, _extreme("<", out.is_signed))
+def _extreme_run(sign: str, is_signed: bool = False) -> Any:
+    """Return what lets out[o:] be the extremes of itself and updates[u : u + count], both of one type."""
+
+    @emitted
+    def run(builder, out, o, updates, u, count):  # type: ignore[no-untyped-def]
+        if not (is_signed and out.is_float):  # these have no such reduction
+            _emit_run(builder, out, o, updates, u, count, _extreme(sign, is_signed))
+
+    return run
+
+
+minimum_run, maximum_run = _extreme_run("<"), _extreme_run(">")
+signed_minimum_run, signed_maximum_run = _extreme_run("<", is_signed=True), _extreme_run(">", is_signed=True)
 
 
 @emitted
-def maximum_run(builder, out, o, updates, u, count):
-    """Let out[o:] be the maxima of itself and updates[u : u + count]."""
-    _emit_run(builder, out, o, updates, u, count, _extreme(">", out.is_signed))
+def is_less(builder, a: Any, b: Any, is_signed: types.boolean) -> types.boolean:
+    """Return whether a < b, both of one type; is_signed: integers have a sign."""
+    if not isinstance(a.type, ir.IntType):
+        return builder.fcmp_ordered("<", a, b)
+    return builder.select(is_signed, builder.icmp_signed("<", a, b), builder.icmp_unsigned("<", a, b))
 
 
 @emitted

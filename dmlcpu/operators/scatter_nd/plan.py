@@ -44,7 +44,6 @@ from dmlcpu.runtime.threads import REFERENCE, Budget
 _log = logging.getLogger("dmlcpu")
 
 _LONG = np.dtype(np.int64)
-_EXTREMES = (reductions.MINIMUM, reductions.MAXIMUM)
 _NUMBERED = (ROWS, SLICES)  # a bucket has the numbers of these updates
 # Many single elements are partitioned first, where that pays: several threads then wait for memory at once. Measured on
 # Zen 4 with float32, two threads, ms, partitioned and by one thread: 100,000 into 16 MB 0.6 and 1.1, 500,000 2.2 and
@@ -260,7 +259,7 @@ def _up(number: int, multiple: int) -> int:
 def _accumulators(tensors: Tensors, layout: Fields, element: np.dtype[Any], budget: Budget) -> int:
     """Return how many accumulators there are if single elements are written speculatively."""
     reduction = layout["reduction"]
-    is_exact = reduction in _EXTREMES or (reduction == reductions.ADD and element.kind in "iu")
+    is_exact = reduction in reductions.EXTREMES or (reduction == reductions.ADD and element.kind in "iu")
     if not (layout["is_serial"] and is_exact):
         return 1
     # An accumulator is written, and merged, in half the time of as many updates.

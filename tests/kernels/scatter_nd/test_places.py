@@ -7,18 +7,33 @@ from samples import FLOATS, INTEGERS, specials
 
 from dmlcpu.kernels.scatter_nd import places
 from dmlcpu.kernels.scatter_nd.places import Bounds
-from dmlcpu.kernels.scatter_nd.reduction import ADD, MAXIMUM, MINIMUM, MULTIPLY, OVERWRITE
+from dmlcpu.kernels.scatter_nd.reduction import (
+    ADD,
+    EXTREMES,
+    MAXIMUM,
+    MINIMUM,
+    MULTIPLY,
+    OVERWRITE,
+    SIGNED_MAXIMUM,
+    SIGNED_MINIMUM,
+)
 from dmlcpu.runtime.intrinsics import Strided
 
 update_places = jitted(places.update_places)
 
-COMPILED = [dtype for dtype in (*INTEGERS, *FLOATS) if dtype in ("f4", "f8") or dtype.kind in "iu"]
+TYPES = [dtype for dtype in (*INTEGERS, *FLOATS) if dtype in ("f4", "f8") or dtype.kind in "iu"]
 REDUCTIONS = {OVERWRITE: lambda mine, update: update, ADD: np.add, MULTIPLY: np.multiply, MINIMUM: None, MAXIMUM: None}
+SIGNED = {MINIMUM: SIGNED_MINIMUM, MAXIMUM: SIGNED_MAXIMUM}
+
+
+def words(array):
+    """Return an array as loops see it: integers without a sign."""
+    return array.view(f"u{array.itemsize}") if array.dtype.kind == "i" else array
 
 
 def combined(reduction, mine, update):
     """Return the new element: sums and products have one NaN, of equal extremes and NaNs the old one remains."""
-    if reduction in (MINIMUM, MAXIMUM):
+    if reduction in EXTREMES:
         if mine != mine or update != update:
             return mine if mine != mine else update
         return update if (update < mine if reduction == MINIMUM else update > mine) else mine
@@ -27,7 +42,7 @@ def combined(reduction, mine, update):
     return result if result == result or reduction == OVERWRITE else type(result)(np.nan)
 
 
-@pytest.mark.parametrize("dtype", COMPILED, ids=str)
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize(("apart", "step"), [(1, 1), (1, 0), (3, -2)])
 def test_updates_are_applied_one_after_the_other(dtype, reduction, apart, step):
@@ -38,8 +53,9 @@ def test_updates_are_applied_one_after_the_other(dtype, reduction, apart, step):
         spread, expected = np.repeat(where, apart), out.copy()
         for i in range(first, last):
             expected[where[i] % size] = combined(reduction, expected[where[i] % size], values[170 + i * step])
-        given = Strided(spread, 0, apart, last), Bounds(size, size, size), Strided(values, 170, step, last)
-        assert update_places(*given, first, out, reduction) == last
+        given = Strided(spread, 0, apart, last), Bounds(size, size, size), Strided(words(values), 170, step, last)
+        number = SIGNED.get(reduction, reduction) if dtype.kind == "i" else reduction
+        assert update_places(*given, first, words(out), number) == last
         assert out.tobytes() == expected.tobytes()
 
 
