@@ -37,7 +37,7 @@ from dmlcpu.runtime.atomics import (
 )
 from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import device
-from dmlcpu.runtime.launches import ask, call, enter, entry_of, make_launch, take_part
+from dmlcpu.runtime.launches import ask, do_part, do_parts, make_launch, step_of, take_part
 from dmlcpu.runtime.records import CACHE_LINE, cells_of, record, record_at
 
 # Helpers that one helper wakes. Waking takes the waker 6 us, and the helper 20 to 130 us to rise. By computation for 15
@@ -64,7 +64,6 @@ BOX = record(
     woken=(np.int64, WOKEN),  # the boxes of the helpers that this one wakes
     wakes=np.int64,  # how many these are
     helpers=np.int64,  # how many boxes there are from this one on
-    entry=np.int64,
     launch=np.int64,
     thread=np.int64,  # the helper's number in the system
     steered=np.int64,  # whether the helper is confined
@@ -120,7 +119,7 @@ def serve(boxes, first, awake):
             _unsteer(box)
             for i in range(box.wakes):
                 _wake(boxes, box.woken[i])
-            enter(box.entry, box.launch)
+            do_parts(box.launch)
             counts = counts and _stays_awake(head)
             patience = 0 if box.steered or not counts else awake  # a caller needs the core that it has lent
             _unsteer(box)
@@ -201,23 +200,29 @@ def _steer(box, away):
         _setaffinity(box.thread, 8 * _SET, address_of(box.confined, 0))
 
 
-def launch(address, parts, helpers, args, boxes, recruit, leave):
-    """Do all parts of a kernel call, with as many helpers, at most, as are free when a part is begun.
+def launch(address, parts, helpers, args, boxes, lead):
+    """Do all parts of a kernel call; lead: where the machine code of `lead` is."""
+    ask(lead, (boxes, parts, helpers, make_launch(parts, step_of(args), address, args)))
 
-    recruit, leave: where the machine code of `recruit` and `leave` is.
+
+def lead(boxes, parts, helpers, launch):
+    """Do all parts of a launch, with as many helpers, at most, as are free when a part is begun.
+
+    Return 0, as `ask` needs a number.
     """
-    launch, entry = make_launch(address, parts, args), entry_of(args)
     begin, mine = nanoseconds(), NO_BOX
     add(record_at(boxes, 0, HEAD).busy, 0, 1)
-    part = take_part(launch, args)
+    part = take_part(launch)
     while part < parts:
-        mine = ask(recruit, (boxes, mine, min(helpers, parts - part - 1), entry, launch))
-        call(address, part, parts, args)
-        part = take_part(launch, args)
-    ask(leave, (boxes, mine, begin))
+        mine = _recruit(boxes, mine, min(helpers, parts - part - 1), launch)
+        do_part(launch, part)
+        part = take_part(launch)
+    _leave(boxes, mine, begin)
+    return 0
 
 
-def recruit(boxes, mine, wanted, entry, launch):
+@device
+def _recruit(boxes, mine, wanted, launch):
     """Post a launch in free boxes until its caller's chain has `wanted` of them; return the chain's first box."""
     head, before, root, parent = record_at(boxes, 0, HEAD), mine, NO_BOX, NO_BOX
     helpers = record_at(boxes, mine, BOX).helpers if mine != NO_BOX else 0
@@ -231,7 +236,7 @@ def recruit(boxes, mine, wanted, entry, launch):
                 exchange(box.owner, 0, 0)
                 break
             helpers += 1
-            box.entry, box.launch, box.following, box.helpers = entry, launch, mine, helpers
+            box.launch, box.following, box.helpers = launch, mine, helpers
             box.woken_at = 0
             box.later, box.wakes = NO_BOX, 0
             if root == NO_BOX:
@@ -271,8 +276,9 @@ def _adopt(box, parent, child):
     return parent if box.wakes < WOKEN else box.later
 
 
-def leave(boxes, mine, begin):
-    """Give back the boxes of the caller's chain when no part is left; return NO_BOX, as `ask` needs a number."""
+@device
+def _leave(boxes, mine, begin):
+    """Give back the boxes of the caller's chain when no part is left."""
     head, at = record_at(boxes, 0, HEAD), mine
     while at != NO_BOX:  # all, before it waits for any
         box = record_at(boxes, at, BOX)
@@ -295,7 +301,6 @@ def leave(boxes, mine, begin):
         add(head.busy, 0, -1)
         exchange(box.owner, 0, 0)
     add(head.busy, 0, -1)
-    return mine
 
 
 @device

@@ -26,6 +26,8 @@ _OPTIONS: dict[str, Any] = {**OWN_OPTIONS, "nogil": True, "error_model": "numpy"
 # Nothing in a kernel counts references to arrays: its caller holds them until it returns. Counting took a tenth of a
 # small call, and more than a third of a small product's time.
 _KERNEL_OPTIONS = {**_OPTIONS, "_nrt": False}
+# For functions that Python alone calls: without a wrapper for calls by address.
+PYTHON_ONLY = {"_nrt": False, "no_cfunc_wrapper": True}
 # A helper has no wrappers for calls from Python, which would take a third of the compile time.
 _HELPER_OPTIONS = {**_KERNEL_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 

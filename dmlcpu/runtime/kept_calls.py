@@ -9,37 +9,36 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.runtime.intrinsics import address_of
-from dmlcpu.runtime.jit import compile_lazily
+from dmlcpu.runtime.jit import PYTHON_ONLY, compile_lazily
 from dmlcpu.runtime.kernel import Kernel
-from dmlcpu.runtime.launches import enter, entry_of, keep_launch, restart
+from dmlcpu.runtime.launches import do_part, keep_launch, set_zero, step_of
 from dmlcpu.runtime.memory import Array
 
-# The cells of a kept call: its entry, the address of its counter, and a launch.
-_ENTRY, _COUNTER, _LAUNCH = 0, 1, 2
-_LAUNCH_CELLS, _ARRAY_CELLS = 3, 7  # of a launch without its arguments; of an array
+# The cells of a kept call: the address of its counter, and a launch.
+_COUNTER, _LAUNCH = 0, 1
+_LAUNCH_CELLS, _ARRAY_CELLS = 4, 7  # of a launch without its arguments; of an array
 
 
 def _keep(cells, address, args, scratch):  # type: ignore[no-untyped-def]
-    """Write a launch of one part, and its entry."""
-    keep_launch(address_of(cells, _LAUNCH), address, args)
-    cells[_ENTRY] = entry_of(args)
+    """Write a launch of one part, and where its counter is."""
+    keep_launch(address_of(cells, _LAUNCH), step_of(args), address, args)
     cells[_COUNTER] = address_of(scratch, 0)
 
 
 def _call(cells):  # type: ignore[no-untyped-def]
     """Do the part of a kept launch."""
-    restart(address_of(cells, _LAUNCH), cells[_COUNTER])
-    enter(cells[_ENTRY], address_of(cells, _LAUNCH))
+    set_zero(cells[_COUNTER])
+    do_part(address_of(cells, _LAUNCH), 0)
 
 
 def _call_if(cells, found, second):  # type: ignore[no-untyped-def]
     """Do a kept launch, and a second one if it has left another number than 0 in `found`; return whether it has."""
-    restart(address_of(cells, _LAUNCH), cells[_COUNTER])
-    enter(cells[_ENTRY], address_of(cells, _LAUNCH))
+    set_zero(cells[_COUNTER])
+    do_part(address_of(cells, _LAUNCH), 0)
     if found[0] == 0:
         return False
-    restart(address_of(second, _LAUNCH), second[_COUNTER])
-    enter(second[_ENTRY], address_of(second, _LAUNCH))
+    set_zero(second[_COUNTER])
+    do_part(address_of(second, _LAUNCH), 0)
     return True
 
 
@@ -49,7 +48,7 @@ _made: dict[Callable[..., Any], Any] = {}
 def _compiled(function: Callable[..., Any]) -> Any:
     # Cells have addresses of its machine code. So of several, made by threads that come first together, all threads use
     # the one that is kept.
-    return _made.get(function) or _made.setdefault(function, compile_lazily(function, _nrt=False))
+    return _made.get(function) or _made.setdefault(function, compile_lazily(function, **PYTHON_ONLY))
 
 
 def _kept(kernel: Kernel, args: tuple[Array, ...]) -> Array:

@@ -1,7 +1,8 @@
 """A launch: one kernel call as several threads see it, whose parts they take one after the other.
 
-It lies on the stack of the thread that makes it: the number of the next part, how many there are, the kernel's address
-and its arguments. Its entry is a function for all kernels with arguments of these types.
+It lies on the stack of the thread that makes it: the number of the next part, how many there are, the address of its
+step, the kernel's address and its arguments. The step is a function that does a part: the only code that depends on the
+types of the arguments, so that little is compiled for each set of types.
 """
 
 from typing import Any
@@ -11,22 +12,25 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from dmlcpu.runtime.intrinsics import emitted
+from dmlcpu.runtime.jit import device
 
 _INT, _LONG = ir.IntType(32), ir.IntType(64)
-_ENTRY = ir.FunctionType(ir.VoidType(), [_LONG])
-_NEXT, _PARTS, _ADDRESS, _ARGS = range(4)
+_STEP_TYPE = ir.FunctionType(ir.VoidType(), [_LONG, _LONG])
+_NEXT, _PARTS, _STEP, _ADDRESS, _ARGS = range(5)
+_HEAD = ir.LiteralStructType([_LONG] * _ARGS)
 
 
 def _launch_type(args: Any) -> Any:
-    return ir.LiteralStructType([_LONG, _LONG, _LONG, args])
+    return ir.LiteralStructType([_LONG] * _ARGS + [args])
 
 
 def _field(builder: Any, launch: Any, number: int) -> Any:
     return builder.gep(launch, [_INT(0), _INT(number)], inbounds=True)
 
 
-def _take(builder: Any, launch: Any) -> Any:
-    return builder.atomic_rmw("add", _field(builder, launch, _NEXT), _LONG(1), "seq_cst")
+def _head(builder: Any, launch: Any) -> Any:
+    """Emit the pointer to the launch at an address, without its arguments."""
+    return builder.inttoptr(launch, _HEAD.as_pointer())
 
 
 def _emit_call(context: Any, builder: Any, address: Any, part: Any, parts: Any, args: Any, args_type: Any) -> None:
@@ -72,55 +76,18 @@ def ask(_context, address, args):
     return types.intp(types.intp, args), generate
 
 
-@emitted
-def make_launch(builder, address, parts, args: Any) -> types.intp:
-    """Return the address of a launch, which lasts as long as the function that calls this."""
-    launch = cgutils.alloca_once(builder, _launch_type(args.type))
-    for number, value in ((_NEXT, _LONG(0)), (_PARTS, parts), (_ADDRESS, address), (_ARGS, args)):
-        builder.store(value, _field(builder, launch, number))
-    return builder.ptrtoint(launch, _LONG)
-
-
-@emitted
-def keep_launch(builder, launch, address, args: Any):
-    """Write a launch of one part to an address, where it lasts as long as that memory."""
-    launch = builder.inttoptr(launch, _launch_type(args.type).as_pointer())
-    for number, value in ((_NEXT, _LONG(0)), (_PARTS, _LONG(1)), (_ADDRESS, address), (_ARGS, args)):
-        builder.store(value, _field(builder, launch, number))
-
-
-@emitted
-def restart(builder, launch, counter):
-    """Let a kept launch begin with part 0 again, and set the int64 at the address `counter` to 0."""
-    for address in (launch, counter):  # a launch begins with _NEXT
-        builder.store(_LONG(0), builder.inttoptr(address, _LONG.as_pointer()))
-
-
-@emitted
-def take_part(builder, launch, args: Any) -> types.intp:
-    """Return the number of the launch's next part, each once; from the number of parts on, none is left."""
-    return _take(builder, builder.inttoptr(launch, _launch_type(args.type).as_pointer()))
-
-
 @intrinsic
-def entry_of(_context, args):
-    """Return the address of the function that takes parts of a launch with such arguments until none is left."""
+def step_of(_context, args):
+    """Return the address of the function of (launch, part) that does a part of a launch with such arguments."""
 
     def generate(context: Any, builder: Any, signature: Any, _arguments: Any) -> Any:
-        function = ir.Function(builder.module, _ENTRY, builder.module.get_unique_name("dmlcpu_entry"))
+        function = ir.Function(builder.module, _STEP_TYPE, builder.module.get_unique_name("dmlcpu_step"))
         function.linkage = "internal"
         inner = ir.IRBuilder(function.append_basic_block("entry"))
-        launch = inner.inttoptr(function.args[0], _launch_type(context.get_value_type(signature.args[0])).as_pointer())
+        launch, part = function.args
+        launch = inner.inttoptr(launch, _launch_type(context.get_value_type(signature.args[0])).as_pointer())
         parts, address, args = [inner.load(_field(inner, launch, number)) for number in (_PARTS, _ADDRESS, _ARGS)]
-        next_part, work, done = [function.append_basic_block(name) for name in ("next", "work", "done")]
-        inner.branch(next_part)
-        inner.position_at_end(next_part)
-        part = _take(inner, launch)
-        inner.cbranch(inner.icmp_signed("<", part, parts), work, done)
-        inner.position_at_end(work)
         _emit_call(context, inner, address, part, parts, args, signature.args[0])
-        inner.branch(next_part)
-        inner.position_at_end(done)
         inner.ret_void()
         return builder.ptrtoint(function, _LONG)
 
@@ -128,6 +95,53 @@ def entry_of(_context, args):
 
 
 @emitted
-def enter(builder, entry, launch):
-    """Call a launch's entry."""
-    builder.call(builder.inttoptr(entry, _ENTRY.as_pointer()), [launch])
+def make_launch(builder, parts, step, address, args: Any) -> types.intp:
+    """Return the address of a launch, which lasts as long as the function that calls this."""
+    launch = cgutils.alloca_once(builder, _launch_type(args.type))
+    _write(builder, launch, parts, step, address, args)
+    return builder.ptrtoint(launch, _LONG)
+
+
+@emitted
+def keep_launch(builder, launch, step, address, args: Any):
+    """Write a launch of one part to an address, where it lasts as long as that memory."""
+    _write(builder, builder.inttoptr(launch, _launch_type(args.type).as_pointer()), _LONG(1), step, address, args)
+
+
+def _write(builder: Any, launch: Any, *values: Any) -> None:
+    for number, value in enumerate((_LONG(0), *values)):
+        builder.store(value, _field(builder, launch, number))
+
+
+@emitted
+def take_part(builder, launch) -> types.intp:
+    """Return the number of the launch's next part, each once; from the number of parts on, none is left."""
+    return builder.atomic_rmw("add", _field(builder, _head(builder, launch), _NEXT), _LONG(1), "seq_cst")
+
+
+@emitted
+def parts_of(builder, launch) -> types.intp:
+    """Return how many parts a launch has."""
+    return builder.load(_field(builder, _head(builder, launch), _PARTS))
+
+
+@emitted
+def do_part(builder, launch, part):
+    """Do a part of a launch."""
+    step = builder.load(_field(builder, _head(builder, launch), _STEP))
+    builder.call(builder.inttoptr(step, _STEP_TYPE.as_pointer()), [launch, part])
+
+
+@device
+def do_parts(launch):
+    """Take parts of a launch, and do them, until none is left."""
+    parts, part = parts_of(launch), take_part(launch)
+    while part < parts:
+        do_part(launch, part)
+        part = take_part(launch)
+
+
+@emitted
+def set_zero(builder, address):
+    """Set the int64 at an address to 0."""
+    builder.store(_LONG(0), builder.inttoptr(address, _LONG.as_pointer()))

@@ -22,7 +22,7 @@ from dmlcpu.runtime import boxes
 from dmlcpu.runtime.atomics import FUTEX
 from dmlcpu.runtime.boxes import ASLEEP, BOX, CELLS, FIRST, FIRST_WAKING, FREE, HEAD
 from dmlcpu.runtime.claims import Claims
-from dmlcpu.runtime.jit import compile_lazily
+from dmlcpu.runtime.jit import PYTHON_ONLY, compile_lazily
 from dmlcpu.runtime.memory import aligned_empty
 from dmlcpu.runtime.quota import cpu_quota
 from dmlcpu.runtime.uninterrupted import uninterrupted
@@ -38,29 +38,27 @@ _FALLING_ASLEEP = 20  # ms, at most, at the end of the process
 @functools.cache
 def _compiled() -> tuple[Any, Any]:
     """Return the compiled functions: what a caller runs, and what a helper runs."""
-    return compile_lazily(boxes.launch), compile_lazily(boxes.serve)
+    return compile_lazily(boxes.launch, **PYTHON_ONLY), compile_lazily(boxes.serve, **PYTHON_ONLY)
 
 
 @functools.cache
-def _shared() -> tuple[Any, Any]:
-    """Return the compiled functions that all launches share, whatever the types of their arguments."""
-    options = {"_nrt": False, "no_cpython_wrapper": True}
-    recruit, leave = [compile_lazily(function, **options) for function in (boxes.recruit, boxes.leave)]
-    recruit.compile((int64[::1], *[intp] * 4))
-    leave.compile((int64[::1], *[intp] * 2))
-    return recruit, leave
+def _lead() -> Any:
+    """Return the compiled function that all launches share, whatever the types of their arguments."""
+    lead = compile_lazily(boxes.lead, _nrt=False, no_cpython_wrapper=True)
+    lead.compile((int64[::1], *[intp] * 3))
+    return lead
 
 
 @functools.cache
-def _addresses() -> tuple[int, ...]:
-    """Return where the machine code of `boxes.recruit` and `boxes.leave` is."""
-    addresses: tuple[int, ...] = uninterrupted(_find_addresses)
-    return addresses
+def _address() -> int:
+    """Return where the machine code of `boxes.lead` is."""
+    address: int = uninterrupted(_find_address)
+    return address
 
 
-def _find_addresses() -> tuple[int, ...]:
-    codes = [code for compiled in _shared() for code in compiled.overloads.values()]
-    return tuple([code.library.get_pointer_to_function(code.fndesc.llvm_cfunc_wrapper_name) for code in codes])
+def _find_address() -> int:
+    (code,) = _lead().overloads.values()
+    return int(code.library.get_pointer_to_function(code.fndesc.llvm_cfunc_wrapper_name))
 
 
 def _processors() -> int:
@@ -97,20 +95,20 @@ class Pool:
         """
         wanted = min(helpers, self.most)
         if address in self._known and self._helpers >= wanted:
-            _compiled()[0](address, parts, wanted, args, self._started, *_addresses())
+            _compiled()[0](address, parts, wanted, args, self._started, _address())
             return True
         lock = threading.Lock()
         with lock:
             if not self._preparing.grant(lock):
                 return False
             self._start(wanted)
-            _compiled()[0](address, parts, wanted, args, self._started, *_addresses())
+            _compiled()[0](address, parts, wanted, args, self._started, _address())
             self._known.add(address)
         return True
 
     def compiled(self) -> list[Any]:
         """Return the compiled functions that this uses."""
-        return [*_compiled(), *_shared()]
+        return [*_compiled(), _lead()]
 
     def awake(self) -> int:
         """Return how many helpers are awake."""
