@@ -79,7 +79,7 @@ def _extreme_run(sign: str, is_signed: bool = False) -> Any:
     """Return what lets out[o:] be the extremes of itself and updates[u : u + count], both of one type."""
 
     @emitted
-    def run(builder, out, o, updates, u, count):  # type: ignore[no-untyped-def]
+    def run(builder, out, o, updates, u, count):
         if not (is_signed and out.is_float):  # these have no such reduction
             _emit_run(builder, out, o, updates, u, count, _extreme(sign, is_signed))
 
