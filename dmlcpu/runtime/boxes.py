@@ -37,7 +37,7 @@ from dmlcpu.runtime.atomics import (
 )
 from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import device
-from dmlcpu.runtime.launches import ask, do_part, do_parts, make_launch, step_of, take_part
+from dmlcpu.runtime.launches import do_part, do_parts, take_part
 from dmlcpu.runtime.records import CACHE_LINE, cells_of, record, record_at
 
 # Helpers that one helper wakes. Waking takes the waker 6 us, and the helper 20 to 130 us to rise. By computation for 15
@@ -200,15 +200,10 @@ def _steer(box, away):
         _setaffinity(box.thread, 8 * _SET, address_of(box.confined, 0))
 
 
-def launch(address, parts, helpers, args, boxes, lead):
-    """Do all parts of a kernel call; lead: where the machine code of `lead` is."""
-    ask(lead, (boxes, parts, helpers, make_launch(parts, step_of(args), address, args)))
-
-
 def lead(boxes, parts, helpers, launch):
     """Do all parts of a launch, with as many helpers, at most, as are free when a part is begun.
 
-    Return 0, as `ask` needs a number.
+    Return 0, as a launch needs a number.
     """
     begin, mine = nanoseconds(), NO_BOX
     add(record_at(boxes, 0, HEAD).busy, 0, 1)

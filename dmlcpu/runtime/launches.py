@@ -5,6 +5,8 @@ step, the kernel's address and its arguments. The step is a function that does a
 types of the arguments, so that little is compiled for each set of types.
 """
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -12,7 +14,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from dmlcpu.runtime.intrinsics import emitted
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.jit import PYTHON_ONLY, compile_lazily, device
 
 _INT, _LONG = ir.IntType(32), ir.IntType(64)
 _STEP_TYPE = ir.FunctionType(ir.VoidType(), [_LONG, _LONG])
@@ -51,16 +53,26 @@ def _emit_call(context: Any, builder: Any, address: Any, part: Any, parts: Any, 
     builder.call(builder.inttoptr(address, function.as_pointer()), values)
 
 
-@intrinsic
-def call(_context, address, part, parts, args):
-    """Call the compiled function of (part, parts, *args) at an address; it returns nothing."""
+def launch(address, parts, helpers, args, boxes, lead):
+    """Launch the kernel at an address; lead: where the machine code of a function from `compile_lead` is."""
+    ask(lead, (boxes, parts, helpers, make_launch(parts, step_of(args), address, args)))
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address, part, parts, args = arguments
-        _emit_call(context, builder, address, part, parts, args, signature.args[3])
-        return context.get_dummy_value()
 
-    return types.void(types.intp, types.intp, types.intp, args), generate
+@functools.cache
+def compiled_launch() -> Any:
+    """Return the compiled `launch`."""
+    return compile_lazily(launch, **PYTHON_ONLY)
+
+
+def compile_lead(lead: Callable[..., Any], options: dict[str, Any]) -> tuple[Any, int]:
+    """Compile a function of (boxes, parts, helpers, launch) that does all parts of a launch, and returns a number.
+
+    Return it, and where its machine code is.
+    """
+    compiled = compile_lazily(lead, no_cpython_wrapper=True, **options)
+    compiled.compile((types.int64[::1], *[types.intp] * 3))
+    (code,) = compiled.overloads.values()
+    return compiled, code.library.get_pointer_to_function(code.fndesc.llvm_cfunc_wrapper_name)
 
 
 @intrinsic

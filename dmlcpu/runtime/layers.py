@@ -15,13 +15,13 @@ import time
 from typing import Any
 
 import numba
+import numpy as np
 from numba import cfunc, prange, types
 from numba.np.ufunc import parallel
 
 from dmlcpu.runtime.atomics import FUTEX
 from dmlcpu.runtime.claims import Claims
-from dmlcpu.runtime.jit import compile_lazily
-from dmlcpu.runtime.launches import call
+from dmlcpu.runtime.launches import compile_lead, compiled_launch, do_part
 from dmlcpu.runtime.uninterrupted import uninterrupted
 
 # GNU OpenMP's own choice, 300,000 rounds, stalls for up to 8 ms whenever a core is busy with something else. With
@@ -34,17 +34,21 @@ _ADVICE_LINUX = "do not set NUMBA_THREADING_LAYER: dmlcpu's own threads do not w
 
 _AWAKE = 1e-3  # seconds after a call for which its threads are taken to be awake
 _REST, _TRIALS = 5e-3, 3
+_NO_BOXES = np.zeros(0, np.int64)
 
 
-def _launch(address, parts, args):  # type: ignore[no-untyped-def]
-    """Call the kernel at an address for every part. This is the loop that runs on Numba's threads."""
+def lead(_boxes, parts, _helpers, launch):  # type: ignore[no-untyped-def]
+    """Do all parts of a launch. This is the loop that runs on Numba's threads. Return 0, as a launch needs a number."""
     for part in prange(parts):
-        call(address, part, parts, args)
+        do_part(launch, part)
+    return 0
 
 
 @functools.cache
-def _launcher() -> Any:
-    return compile_lazily(_launch, parallel=True)
+def _lead() -> tuple[Any, int]:
+    """Return the compiled function that does launches, and where its machine code is."""
+    found: tuple[Any, int] = uninterrupted(compile_lead, lead, {"parallel": True})
+    return found
 
 
 def asked_for() -> str | None:
@@ -84,7 +88,7 @@ class NumbaLayer:
 
     def compiled(self) -> list[Any]:
         """Return the compiled functions that this uses."""
-        return [_launcher()]
+        return [compiled_launch(), _lead()[0]]
 
     def awake(self) -> int:
         """Return how many threads are awake, besides the caller's: 0 if they have waited long enough to sleep."""
@@ -122,7 +126,7 @@ class NumbaLayer:
         active = numba.get_num_threads()
         numba.set_num_threads(min(helpers + 1, active))
         try:
-            _launcher()(address, parts, args)
+            compiled_launch()(address, parts, helpers, args, _NO_BOXES, _lead()[1])
         finally:
             numba.set_num_threads(active)
 

@@ -23,6 +23,7 @@ from dmlcpu.runtime.atomics import FUTEX
 from dmlcpu.runtime.boxes import ASLEEP, BOX, CELLS, FIRST, FIRST_WAKING, FREE, HEAD
 from dmlcpu.runtime.claims import Claims
 from dmlcpu.runtime.jit import PYTHON_ONLY, compile_lazily
+from dmlcpu.runtime.launches import compile_lead, compiled_launch
 from dmlcpu.runtime.memory import aligned_empty
 from dmlcpu.runtime.quota import cpu_quota
 from dmlcpu.runtime.uninterrupted import uninterrupted
@@ -36,29 +37,16 @@ _FALLING_ASLEEP = 20  # ms, at most, at the end of the process
 
 
 @functools.cache
-def _compiled() -> tuple[Any, Any]:
-    """Return the compiled functions: what a caller runs, and what a helper runs."""
-    return compile_lazily(boxes.launch, **PYTHON_ONLY), compile_lazily(boxes.serve, **PYTHON_ONLY)
-
-
-@functools.cache
-def _lead() -> Any:
-    """Return the compiled function that all launches share, whatever the types of their arguments."""
-    lead = compile_lazily(boxes.lead, _nrt=False, no_cpython_wrapper=True)
-    lead.compile((int64[::1], *[intp] * 3))
+def _lead() -> tuple[Any, int]:
+    """Return the compiled function that does launches, and where its machine code is."""
+    lead: tuple[Any, int] = uninterrupted(compile_lead, boxes.lead, {"_nrt": False})
     return lead
 
 
 @functools.cache
-def _address() -> int:
-    """Return where the machine code of `boxes.lead` is."""
-    address: int = uninterrupted(_find_address)
-    return address
-
-
-def _find_address() -> int:
-    (code,) = _lead().overloads.values()
-    return int(code.library.get_pointer_to_function(code.fndesc.llvm_cfunc_wrapper_name))
+def _serve() -> Any:
+    """Return the compiled function that helpers run."""
+    return compile_lazily(boxes.serve, **PYTHON_ONLY)
 
 
 def _processors() -> int:
@@ -84,7 +72,7 @@ class Pool:
         self._awake = memoryview(self._head["awake"][0])  # read in half the time
         self.most, self._patience = most, awake
         self._count(0)
-        self._known: set[int] = set()  # the addresses of kernels for whose arguments `boxes.launch` is compiled
+        self._known: set[int] = set()  # the addresses of kernels for whose arguments `launch` is compiled
         self._preparing = Claims()
 
     def launch(self, address: int, parts: int, args: tuple[Any, ...], helpers: int) -> bool:
@@ -95,20 +83,20 @@ class Pool:
         """
         wanted = min(helpers, self.most)
         if address in self._known and self._helpers >= wanted:
-            _compiled()[0](address, parts, wanted, args, self._started, _address())
+            compiled_launch()(address, parts, wanted, args, self._started, _lead()[1])
             return True
         lock = threading.Lock()
         with lock:
             if not self._preparing.grant(lock):
                 return False
             self._start(wanted)
-            _compiled()[0](address, parts, wanted, args, self._started, _address())
+            compiled_launch()(address, parts, wanted, args, self._started, _lead()[1])
             self._known.add(address)
         return True
 
     def compiled(self) -> list[Any]:
         """Return the compiled functions that this uses."""
-        return [*_compiled(), _lead()]
+        return [compiled_launch(), _serve(), _lead()[0]]
 
     def awake(self) -> int:
         """Return how many helpers are awake."""
@@ -140,7 +128,7 @@ class Pool:
     def _start(self, wanted: int) -> None:
         if wanted <= self._helpers:
             return
-        _compiled()[1].compile((int64[::1], intp, intp))  # once, and not in each thread
+        _serve().compile((int64[::1], intp, intp))  # once, and not in each thread
         for number in range(self._helpers, wanted):
             thread = threading.Thread(
                 target=self._help, args=(number, threading.get_native_id()), name=f"dmlcpu-{number + 1}", daemon=True
@@ -159,7 +147,7 @@ class Pool:
             self._give_up(number, "threads are greenlets here")  # of gevent: this would never return
             return
         self._boxes["thread"][number] = threading.get_native_id()
-        _compiled()[1](self._cells, FIRST + number * CELLS, self._patience)
+        _serve()(self._cells, FIRST + number * CELLS, self._patience)
 
     def _count(self, helpers: int) -> None:
         self._helpers, self._started = helpers, self._cells[: FIRST + helpers * CELLS]

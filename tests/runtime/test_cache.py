@@ -16,6 +16,7 @@ from numba.core.caching import UserProvidedCacheLocator
 
 from dmlcpu.runtime import cache, layers, pool, threads
 from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.launches import compiled_launch
 
 
 @kernel
@@ -30,8 +31,8 @@ def process(monkeypatch, tmp_path):
 
     def start():
         monkeypatch.setattr(cache, "_warned", False)
-        pool._compiled.cache_clear()
-        layers._launcher.cache_clear()
+        for made in (compiled_launch, pool._lead, pool._serve, layers._lead):
+            made.cache_clear()
         monkeypatch.setattr(threads, "_layer", None)
         return kernel(double_all.function)
 
@@ -109,9 +110,9 @@ def test_a_damaged_file_is_compiled_anew_with_a_warning_and_saved_again(process,
 
 def test_a_damaged_launcher_is_compiled_anew_with_a_warning_and_saved_again(process, tmp_path):
     assert run(process(), parts=2) == (0, 1)
-    path = only_file(tmp_path, "boxes.launch*")
+    path = only_file(tmp_path, "launches.launch*")
     flip(path, -3000)
-    with pytest.warns(RuntimeWarning, match="_launch.* cut short or altered") as caught:
+    with pytest.warns(RuntimeWarning, match="launch.* cut short or altered") as caught:
         assert run(process(), parts=2) == (0, 1)
     assert len(caught) == 1
     assert run(process(), parts=2) == (1, 0)

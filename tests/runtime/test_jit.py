@@ -6,7 +6,7 @@ import pytest
 from processes import run
 
 from dmlcpu.kernels import registry
-from dmlcpu.runtime import boxes, jit, layers
+from dmlcpu.runtime import boxes, jit, launches, layers
 from dmlcpu.runtime.kernel import kernel
 
 
@@ -212,12 +212,13 @@ def test_the_digests_are_the_same_in_every_process():
     found = run(
         """
         from dmlcpu.kernels import registry
-        from dmlcpu.runtime import boxes, jit, layers
-        functions = [layers._launch, boxes.launch, boxes.serve, *(e.kernel.function for e in registry.rows())]
-        print([jit.digest(function) for function in functions])
+        from dmlcpu.runtime import boxes, jit, launches, layers
+        threads = [launches.launch, layers.lead, boxes.lead, boxes.serve]
+        print([jit.digest(each) for each in (*threads, *(row.kernel.function for row in registry.rows()))])
         """
     )
-    functions = [layers._launch, boxes.launch, boxes.serve, *(entry.kernel.function for entry in registry.rows())]
+    threads = [launches.launch, layers.lead, boxes.lead, boxes.serve]
+    functions = (*threads, *(row.kernel.function for row in registry.rows()))
     assert found.strip() == str([jit.digest(function) for function in functions])
 
 
