@@ -24,7 +24,7 @@ from samples import assert_same_bits, modules_of_calls
 
 from dmlcpu.runtime.threads import use_budget
 
-CALLERS, FORKERS, TASKS = 8, 1, 4
+CALLERS, FORKERS, TASKS = 4, 1, 2
 METHODS = multiprocessing.get_all_start_methods()
 MOST_SECONDS = 60  # then a process is taken to hang, and is ended
 PAUSE = 0.02  # between two calls of a thread: processes start beside it
