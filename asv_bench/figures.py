@@ -5,8 +5,8 @@ A block of a text between these two lines is made from the data (in Markdown, HT
     .. figures: NAME
     .. figures: end
 
-selections.py says what a name stands for. Each machine also has a page of all its cells, with charts. In pages that
-compare libraries, a ratio is either in such a block or in a paragraph that names the day of the measurement.
+selections.py says what a name stands for. Each machine also has a page of all its cells, with charts. A ratio of times
+is either in such a block or in a paragraph that names the day of the measurement.
 """
 
 import difflib
@@ -33,9 +33,13 @@ BLOCKS = {
         r"(?ms)^(?P<open><!-- figures: (?P<name>\S+) -->\n)(?P<text>.*?)^(?P<close><!-- figures: end -->)$"
     ),
 }
-COMPARING = ("README.md", "docs/index.rst", "docs/performance.rst", "docs/numba.rst", "docs/coming_from_*.rst")
+MADE = ("_build", "comparison", "history")  # folders of docs whose pages programs write
 PARAGRAPH = re.compile(r"(?s)\S.*?(?=\n\n+\S|\Z)")  # with what is indented below it
-RATIO = re.compile(r"\d(?:x| times)\b(?! *\d)|\b(?:twice|(?<!many )times) as (?:fast|long)\b")
+PART = r"(?:\d ?%|\d\.\d+|\b(?:half|thirds?|quarters?|fifth|sixth|seventh|eighth|tenth))"
+RATIO = re.compile(
+    rf"\d(?:x| times)\b(?! *\d)|\b(?:twice|half|(?<!many )times)\s+as\s+(?:fast|long)\b"
+    rf"|{PART}\s+(?:of(?:\s+[\w']+){{1,3}}\s+(?:time|speed)|longer|slower|faster)\b"
+)
 DAY = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 WIDTH = 130  # of a line of a sentence
 
@@ -79,7 +83,7 @@ def difference(path, text):
 
 def loose():
     """Yield path, line and words of each ratio that has neither data nor the day of its measurement."""
-    for path in sorted(found for pattern in COMPARING for found in ROOT.glob(pattern)):
+    for path in pages():
         text = BLOCKS[path.suffix].sub(lambda match: "\n" * match[0].count("\n"), path.read_text("utf-8"))
         for paragraph in PARAGRAPH.finditer(text):
             for match in RATIO.finditer(paragraph[0]) if not DAY.search(paragraph[0]) else ():
@@ -87,12 +91,18 @@ def loose():
                 yield path, text.count("\n", 0, place) + 1, text[max(0, place - 20) : place + 20].replace("\n", " ")
 
 
+def pages():
+    """Return the paths of README, its neighbours, and the pages that people write."""
+    written = (path for path in DOCS.rglob("*.rst") if path.relative_to(DOCS).parts[0] not in MADE)
+    return sorted([*ROOT.glob("*.md"), *written])
+
+
 def texts(data):
     """Return the texts with blocks of figures, as they should be."""
     found = {}
-    for path in sorted([ROOT / "README.md", *DOCS.rglob("*.rst")]):
+    for path in pages():
         pattern, text = BLOCKS[path.suffix], path.read_text("utf-8")
-        if "_build" not in path.parts and pattern.search(text):
+        if pattern.search(text):
             found[path] = pattern.sub(lambda match, path=path: block(match, path, data), text)
     return found
 

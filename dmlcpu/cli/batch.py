@@ -13,8 +13,9 @@ EXIT_CODES = "Exit codes: 0 all done, 1 some failed, 2 bad usage or invalid jobs
 EPILOG = f"""\
 JOBS is a file of JSON Lines or TOML, or "-": JSON Lines on standard input. A job is
   {{"id": ..., "op": ..., "inputs": {{...}}, "attrs": {{...}}, "output": ...}}
-Paths are relative to the file of jobs. All jobs are checked before any runs. The manifest records the outcome of each:
-the same command again runs only jobs that are missing, have failed or have changed.
+Paths are relative to the file of jobs. All jobs are checked before any runs. The
+manifest records the outcome of each. The same command again runs only the jobs that are
+missing, failed or have changed.
 
 examples:
   dmlcpu batch jobs.toml --dry-run            show what would be done
@@ -61,7 +62,7 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     how.add_argument("--jobs", dest="workers", type=at_least(1), default=1, metavar="N", help=workers)
     threads = "threads of each worker (default: workers share the cores evenly; on a cluster 1)"
     how.add_argument("--threads", type=at_least(1), metavar="T", help=threads)
-    memory = "memory for the arrays of all workers, as in 512M or 4G (default: half of the memory); "
+    memory = "memory for the arrays of all workers, as in 512M or 4G (default: half of the memory)"
     how.add_argument("--max-memory", metavar="SIZE", help=memory)
     scheduler = "run on the Dask cluster of this scheduler; 'local': on this machine (the default)"
     how.add_argument("--scheduler", metavar="ADDRESS", help=scheduler)

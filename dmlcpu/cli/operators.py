@@ -27,9 +27,10 @@ def _epilog(name: str, required: Iterable[str]) -> str:
     results = OPERATORS[name].results
     suffix = "npz" if len(results) > 1 else "npy"
     return f"""\
-Arrays are files (.npy, .npz, .safetensors, .zarr, .pb); FILE::NAME is an array in a file that holds several.
-Inputs may also be .h5 files, and URLs (s3://, gs://, https://) of .npy, .npz and .zarr.
-In OUT and in other files, {{stem}}, {{name}}, {{array}}, {{path}} and {{number}} are replaced by those of each IN.
+Arrays are files (.npy, .npz, .safetensors, .zarr, .pb); FILE::NAME is an array in a file
+that holds several. Inputs may also be .h5 files, and URLs (s3://, gs://, https://) of
+.npy, .npz and .zarr. In OUT and in other files, {{stem}}, {{name}}, {{array}}, {{path}} and
+{{number}} are replaced by those of each IN.
 
 examples:
   dmlcpu {spelled} in/*.npy -o out/{needed}    to out/NAME.{suffix}

@@ -6,8 +6,9 @@ from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, check_environment
 
 SUMMARY = "run a DxDispatch model"
 EPILOG = """\
-Files that the model reads are looked up in its folder, then in the current directory. Relative paths of files that it
-writes are relative to the current directory. The whole model is checked before anything runs.
+Files that the model reads are looked up in its folder, then in the current directory.
+Relative paths of files that it writes are relative to the current directory. The whole
+model is checked before anything runs.
 
 examples:
   dmlcpu run model.json

@@ -13,10 +13,12 @@ from dmlcpu.cli.shared import at_least, common_options
 
 SUMMARY = "build an index of vectors, or search it"
 _FILES = """\
-Vectors and queries are files (.npy, .npz, .safetensors, .zarr, .pb, .h5) or URLs; FILE::NAME is an array in a file that
-holds several. Files that do not fit in memory are read in blocks."""
+Vectors and queries are files (.npy, .npz, .safetensors, .zarr, .pb, .h5) or URLs;
+FILE::NAME is an array in a file that holds several. Files that do not fit in memory are
+read in blocks."""
 _BUILD = f"""\
-Vectors are floats, int8 or uint8. Floats are kept and searched exactly, unless --floats says otherwise.
+Vectors are floats, int8 or uint8. Floats are kept and searched exactly, unless --floats
+says otherwise.
 {_FILES}
 
 examples:

@@ -8,8 +8,9 @@ from dmlcpu.cli.shared import DONE, FAILED, REFUSED, complain, show
 
 SUMMARY = "show which jobs of a file are done, have failed, are stale or were never run"
 EPILOG = """\
-JOBS is a file as for `dmlcpu batch`. A stale job was done but would run again, as one of its files or arguments has
-changed. Nothing is run; a run may be in progress. `dmlcpu batch JOBS --dry-run` prints the errors of invalid jobs.
+JOBS is a file as for `dmlcpu batch`. A stale job was done, but would run again, because
+one of its files or arguments has changed. Nothing is run; a run may be in progress.
+`dmlcpu batch JOBS --dry-run` prints the errors of invalid jobs.
 
 examples:
   dmlcpu status jobs.toml

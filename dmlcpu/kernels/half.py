@@ -1,4 +1,4 @@
-"""float16 and bfloat16 as their bits: each operation is done in float32 and rounded at once, ties to even.
+"""float16 and bfloat16, given as bits: each operation is done in float32 and rounded immediately, ties to even.
 
 Numba's CPU target cannot load a float16 (numba#4402). The conversions are written here, because Numba's call a library
 routine that is missing on processors without an instruction for them.
@@ -16,7 +16,7 @@ def float16_to_float32(bits):
     """Return the float32 of a float16 given as uint32; exact."""
     sign = (bits & np.uint32(0x8000)) << np.uint32(16)
     magnitude = (bits & np.uint32(0x7FFF)) << np.uint32(13)
-    if magnitude >= np.uint32(0x7C00 << 13):  # infinities and NaNs have the greatest exponent there too
+    if magnitude >= np.uint32(0x7C00 << 13):  # infinities and NaNs have the greatest exponent in both types
         return np.uint32(sign | magnitude | np.uint32(0x7F800000)).view(np.float32)
     # Read as a float32, the exponent is 112 too small; multiplying corrects subnormal numbers as well.
     value = np.uint32(magnitude).view(np.float32) * np.float32(2.0**112)

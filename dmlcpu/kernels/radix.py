@@ -1,4 +1,4 @@
-"""Passes of a radix sort by digits of 8 bits: in descending order, and words with equal digits keep theirs."""
+"""Passes of a radix sort by digits of 8 bits, in descending order; words with equal digits keep their order."""
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def count_digits(words, first, last, low, digits, counts):
 
 @device
 def places_of(counts, first):
-    """Let the counts of a digit become the places of the first word with each digit; `first`: that of the greatest."""
+    """Replace the counts of a digit by the place of the first word with each digit; `first`: that of the greatest."""
     total = np.int64(first)
     for cell in range(RADIX - 1, -1, -1):
         count = counts[cell]
@@ -53,7 +53,7 @@ def move(source, target, first, last, shift, places):
 
 @inlined
 def sort_words(words, here, there, n, low, digits, counts):
-    """Sort words[here : here + n] by `digits` digits from bit `low` on; return where the result starts: here or there.
+    """Sort words[here : here + n] by `digits` digits from bit `low` on; return where the result is: here or there.
 
     words[there : there + n] is workspace.
     """
@@ -61,7 +61,7 @@ def sort_words(words, here, there, n, low, digits, counts):
     for digit in range(digits):
         shift, of_digit = low + 8 * digit, counts[digit * RADIX : (digit + 1) * RADIX]
         if of_digit[digit_of(words[here], shift)] == n:
-            continue  # all words have the same
+            continue  # all words have the same digit
         places_of(of_digit, there)
         move(words, words, here, here + n, shift, of_digit)
         here, there = there, here

@@ -33,7 +33,7 @@ FOLDERS = {
     "measure": "measure",
 }
 
-# An operator that is others, one after the other, has their kernels.
+# An operator that consists of others has their kernels.
 COMPOSED = {"dynamic_quantize_matmul": ("dynamic_quantize_linear", "matmul_integer_to_float")}
 
 
@@ -49,7 +49,7 @@ class Row:
 
     @classmethod
     def of(cls, operator: str, stage: str, path: str, isa: Isa = Isa.GENERIC, **others: Any) -> Self:
-        """Return the row of a kernel that a module has under its own name."""
+        """Return the row of a kernel that its module has under the kernel's name."""
         return cls(operator, stage, path.rpartition(".")[2], isa, path, **others)
 
     @property
@@ -63,7 +63,7 @@ _made: dict["Made", Any] = {}
 
 @dataclass(frozen=True, slots=True)
 class Made(Row):
-    """A kernel that a function makes when it is first asked for: of the name and what is at some paths."""
+    """A kernel that a function makes at its first use, of the name and the objects at some paths."""
 
     parts: tuple[str, ...]
 
@@ -100,7 +100,7 @@ def available(operator: str | None = None, stage: str | None = None) -> list[Any
 
 
 def find(operator: str, stage: str, name: str | None = None) -> Any:
-    """Return the available kernel of that name, or without one the first."""
+    """Return the available kernel of that name, or without a name the first."""
     for row in available(operator, stage):
         if name in (None, row.name):
             return row

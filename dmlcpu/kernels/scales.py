@@ -1,4 +1,4 @@
-"""The check of scales: each call with arrays of them makes it, and NumPy would take as long as a small product."""
+"""The check of scales, which each call with arrays of them makes; NumPy would take as long as a small product."""
 
 import functools
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def are_positive(scales: np.ndarray) -> bool:
 
 
 def keep_scaled(scales: list[np.ndarray], kernel: Kernel, *args: np.ndarray) -> Callable[[], bool]:
-    """Return a kept call that checks at most three flat arrays of scales first, and returns whether they are good."""
+    """Return a kept call that first checks up to three flat arrays of scales, and returns whether they are valid."""
     if not scales:
         return kept_call(kernel, *args)
     checked = (*scales, *[_ONE] * (3 - len(scales)), np.zeros(1, np.int64))

@@ -1,4 +1,4 @@
-"""`bind`: an operator's function, bound to memory."""
+"""`bind` binds an operator's function to memory."""
 
 import copy
 import functools
@@ -71,7 +71,7 @@ def bind(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundOpe
     outputs = calls.allocate(plan_for_now(calls.prepare, key), arrays, out)
     own = _own_views(outputs)
     given = [value for value in arguments.values() if isinstance(value, np.ndarray)]
-    # Each call makes all checks if it has to read an array that is no operand, or that is first converted to one.
+    # Each call makes all checks if it has to read an array that is no operand, or that must be converted first.
     is_prepared = are_used(given, arrays) and _is_hashable(key)
     all_own = own if isinstance(own, tuple) else (own,)
     return BoundOperator(
@@ -102,7 +102,7 @@ def _own(operator: str, name: str, value: Any) -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    """Return whether NumPy can make a view of a value that may change."""
+    """Return whether a value may change, and NumPy can make a view of it."""
     if isinstance(value, np.generic | type | bytes):
         return False
     if any(hasattr(value, name) for name in ("__array__", "__array_interface__", "__array_struct__", "__dlpack__")):

@@ -15,7 +15,7 @@ def operator_desc_from_dict(d: dict[str, Any]) -> OperatorDesc:
     Parameters
     ----------
     d : dict
-        ``{"type": "DML_OPERATOR_TOP_K1", "desc": {...}}``, the desc's fields in DirectML's spelling. Prefixes of
+        ``{"type": "DML_OPERATOR_TOP_K1", "desc": {...}}``, with the desc's fields in DirectML's spelling. Prefixes of
         enumerated values may be omitted (``TOP_K1``, ``FLOAT32``), and so may optional tensors and all of a tensor's
         fields except DataType and Sizes. A tensor may be wrapped as ``{"Type": "DML_TENSOR_TYPE_BUFFER", "Desc":
         {...}}``. The members "bindings" and "dmlCompileType" of a dispatchable are ignored.
@@ -63,7 +63,7 @@ def _class_of(name: Any) -> type[OperatorDesc]:
     """Return the class of an operator type's descs; only its operator is imported."""
     owners = {full_name(each): (operator, each) for operator in OPERATORS.values() for each in operator.descs}
     short = str(name).removeprefix("DML_OPERATOR_")
-    full = full_name(OperatorType[short]) if short in OperatorType.__members__ else ""  # of an older or a newer name
+    full = full_name(OperatorType[short]) if short in OperatorType.__members__ else ""  # under an older or a newer name
     if full not in owners:
         raise UnsupportedError("operator_desc_from_dict", "type", repr(name), ", ".join(owners))
     operator, operator_type = owners[full]

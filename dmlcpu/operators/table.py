@@ -1,4 +1,4 @@
-"""The table of operators, one row for each. A row is text: listing the operators imports none of them."""
+"""The table of operators, one row for each. Rows are text, so listing the operators imports none of them."""
 
 import importlib
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dmlcpu.common.data_types import BYTE_TYPES, NUMBERS
 from dmlcpu.directml.operator_type import OperatorType
 
-if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which cannot read the table
+if TYPE_CHECKING:  # the operators' names in `dmlcpu`, for type checkers, which cannot read the table
     from dmlcpu.operators.argmax.descriptor import ArgmaxOperatorDesc
     from dmlcpu.operators.argmax.function import argmax
     from dmlcpu.operators.argmin.descriptor import ArgminOperatorDesc
@@ -89,11 +89,11 @@ class Example(NamedTuple):
     """A small call of an operator's function."""
 
     arguments: dict[str, Any]
-    kernel: str | None = None  # what it is an example of; None: the kernels that the plan chooses
+    kernel: str | None = None  # the kernel that it shows; None: those that the plan chooses
 
 
 class Workload(NamedTuple):
-    """A medium-sized call, and its amount of the work that limits its speed.
+    """A medium-sized call, and the amount of the work that limits its speed.
 
     The limit is "read" or "copy", with the bytes that must be moved if each is moved once; or "multiply", with the
     number of products of bytes.
@@ -108,16 +108,16 @@ class Workload(NamedTuple):
 class Operator:
     """An operator: its name and its parts.
 
-    Increment the version if a valid call returns other bits than before, or if results get other names. Then results
-    that an earlier version stored are computed again.
+    Increment the version if a valid call returns other bits than before, or if results get other names. Results stored
+    by an earlier version are then computed again.
     """
 
     name: str  # of its folder, its function, the reference, its page and its kernels
     # The classes that describe it to DirectML, all in its descriptor.py; none if DirectML has no such operator.
     descs: Mapping[OperatorType, str]
-    types: tuple[str, ...]  # that kernels are compiled for
-    results: tuple[str, ...] = ("y",)  # their names
-    result: str | None = None  # the class of the function's result, in its module, unless that is one array
+    types: tuple[str, ...]  # data types that kernels are compiled for
+    results: tuple[str, ...] = ("y",)  # the names of the results
+    result: str | None = None  # the class of the function's result, in its module, unless the result is one array
     version: int = 1  # of the semantics
     family: str = ""  # the folder whose blocks.py serves several operators
 
@@ -130,8 +130,8 @@ class Operator:
     def calls(self) -> Any:
         """The module of the function, with the parts of a call.
 
-        - ``request(*arguments)``, of all arguments of the function in their order: the key of `prepare`, but for the
-          budget, and the arrays that the call reads.
+        - ``request(*arguments)``, with all arguments of the function in order: the key of `prepare` without the budget,
+          and the arrays that the call reads.
         - ``prepare(*key, budget)``, cached: a Prepared.
         - ``allocate(prepared, arrays, out)``: the outputs, new if `out` is None.
         """
@@ -141,10 +141,10 @@ class Operator:
     def blocks(self) -> Any:
         """The module that estimates calls on arrays that are not in memory, and runs them in blocks.
 
-        It has SOURCES, the names of the arguments that may be Sources, and these functions of all arguments of the
-        function but `out`:
+        It has SOURCES, the names of the arguments that may be Sources, and two functions, whose arguments are those of
+        the operator's function except `out`:
 
-        - ``estimate(**arguments)``: an Estimate of a call; refuses what the function refuses.
+        - ``estimate(**arguments)``: returns an Estimate of a call; refuses what the function refuses.
         - ``run(arguments, sinks, memory, stopping)``: writes the results to sinks, in blocks within `memory` bytes.
           Raises Stopped between two blocks if stopping() is true.
         """
@@ -154,7 +154,7 @@ class Operator:
 
     @property
     def reference(self) -> Any:
-        """The same in plain NumPy."""
+        """The operator in plain NumPy."""
         return getattr(importlib.import_module("dmlcpu.reference"), self.name)
 
     def desc_class(self, operator_type: OperatorType) -> Any:
@@ -164,12 +164,12 @@ class Operator:
     def examples(self, dtype: str) -> Iterator[Example]:
         """Yield small calls that together compile all that a type needs; the first is a plain one.
 
-        For bfloat16 they are of float16, which NumPy has and the same kernels serve.
+        For bfloat16 they use float16, which NumPy has and which the same kernels serve.
         """
         yield from self._module("examples").examples("float16" if dtype == "bfloat16" else dtype)
 
     def workload(self, nbytes: int) -> Workload:
-        """Return a call of the typical type for `dmlcpu info --measure`; arrays take about `nbytes` or less."""
+        """Return a call with the typical type for `dmlcpu info --measure`; arrays take about `nbytes` or less."""
         found: Workload = self._module("examples").workload(nbytes)
         return found
 
@@ -179,7 +179,7 @@ class Operator:
         return "float32" if "float32" in self.types else self.types[0]
 
     def desc_examples(self) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """Yield the typical type's first example as a desc of each operator type, with the inputs to bind to it.
+        """Yield the typical type's first example as a desc of each operator type, with its inputs.
 
         An operator without descs has none.
         """

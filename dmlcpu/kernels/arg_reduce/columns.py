@@ -1,7 +1,7 @@
-"""Sets side by side in x: blocks of columns, through which all rows of the tensor are read, lane by lane.
+"""Sets that are columns in memory: a share reads all rows of a block of columns, and each lane keeps its winner.
 
-The greatest keys of a tile of rows and their numbers in it are as wide as the elements; after each tile they are merged
-with those of the tiles before.
+Within a tile of rows, the greatest keys and the numbers of their rows are as wide as the elements. After each tile they
+are merged with those of earlier tiles.
 """
 
 from typing import Any, NamedTuple
@@ -18,19 +18,19 @@ from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import CELL, record_at
 
 ROWS = 256  # of a tile: their numbers fit 8 bits
-LINES = 128  # of a block: its columns
+LINES = 128  # of columns in a block
 PREFETCH = 8  # rows ahead
-LANES = 64  # at most, of a line
-CELLS = LINES * LANES * (CELL + 3) // CELL  # of a share's workspace: wider elements have fewer lanes
+LANES = 64  # in a line, at most
+CELLS = LINES * LANES * (CELL + 3) // CELL  # of a share's workspace; wider elements have fewer lanes
 
 
 class Space(NamedTuple):
-    """A share's workspace, an element for each column."""
+    """A share's workspace: in each array an element for each column."""
 
     keys: Any  # the greatest of a tile
-    rows: Any  # and where it is there
-    best: Any  # the greatest of all tiles
-    places: Any  # and where it is
+    rows: Any  # its row in the tile
+    best: Any  # the greatest of all tiles so far
+    places: Any  # its place in the set
 
 
 @kernel
@@ -62,7 +62,7 @@ def write_line(y, row, width, places, work):
 
 @device
 def space_of(cells, x):
-    """Return the workspace of a share, which begins with these cells."""
+    """Return the workspace of a share that begins with these cells."""
     most = LINES * line_of(x)
     words = as_words(cells, most, x)
     return Space(words[:most], words[most : 2 * most], words[2 * most : 3 * most], cells[:most])
@@ -88,7 +88,7 @@ def find(x, start, width, begin, end, work, key_map, space):
 
 @device
 def greatest(x, start, step, count, width, takes_last, key_map, keys, rows):
-    """Write the greatest key of each column of a tile, and the number of its first row or, if asked for, its last."""
+    """Write the greatest key of each column of a tile, and the first row that has it or, if asked for, the last."""
     word = x.dtype.type
     ahead = -PREFETCH if takes_last else PREFETCH
     for turn in range(count):

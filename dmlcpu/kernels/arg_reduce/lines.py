@@ -1,6 +1,6 @@
-"""The winners of some lines of elements, lane by lane, and the winner among them.
+"""The winner of each lane in some lines of elements, and the winner among these.
 
-Keys are compared in signed order, with their sign bits inverted: AVX2 compares 64-bit words in no other order.
+Keys are compared as signed integers, with inverted sign bits, because AVX2 compares 64-bit words only as signed ones.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from numba.core import cgutils, types
 from dmlcpu.runtime.intrinsics import emitted, splat
 from dmlcpu.runtime.jit import inlined
 
-LINES = 256  # at most: their numbers fit 8 bits
+LINES = 256  # at most, so that their numbers fit 8 bits
 
 
 @inlined
@@ -68,9 +68,9 @@ def _winners(builder: Any, lines: Any, key_of: Callable[[Any], Any], keys: Any, 
 
 @emitted
 def winner(builder, keys, numbers, takes_last) -> types.intp:
-    """Write the greatest of a line of keys to keys[0], and the least number that goes with it to numbers[0].
+    """Write the greatest of a line of keys to keys[0], and the least number that occurs with it to numbers[0].
 
-    Return the lane of the first key that has both, or that of the last.
+    Return the lane of the first key that has both or, if asked for, the last.
     """
     start = ir.IntType(64)(0)
     line, at = keys.load(start, keys.lanes), numbers.load(start, keys.lanes)
@@ -87,7 +87,7 @@ def winner(builder, keys, numbers, takes_last) -> types.intp:
 
 
 def _fold(builder: Any, vector: Any, comparison: str) -> Any:
-    """Emit the extreme of a vector of words: one half is compared with the other, again and again."""
+    """Emit the extreme of a vector of words: its halves are compared, until one word is left."""
     count = vector.type.count
     while count > 1:
         count //= 2

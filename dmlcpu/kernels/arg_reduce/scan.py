@@ -1,4 +1,4 @@
-"""Set by set: where elements lie side by side, lines of them lane by lane; else one after the other."""
+"""One set after the other. If its elements are adjacent, each lane takes one of a line; else they are read singly."""
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import CACHE_LINE, CELL, record_at
 
-FEW = 32  # elements up to which one after the other is faster than lines
-CELLS = 2 * 2 * CACHE_LINE // CELL  # of a share's workspace: a line of keys, and one of numbers
+FEW = 32  # up to so many elements, reading them singly is faster than in lines
+CELLS = 2 * 2 * CACHE_LINE // CELL  # of a share's workspace: a line of keys, and a line of numbers
 
 
 @kernel
@@ -60,7 +60,7 @@ def find(x, start, begin, end, work, key_map, space):
 
 @inlined
 def find_in_lines(x, start, count, takes_last, key_map, space):
-    """Return the key and the place of the winner among elements side by side that fill lines."""
+    """Return the key and the place of the winner among adjacent elements that fill lines."""
     lanes = line_of(x)
     numbers, lines = space[lanes:], count // lanes
     first, way = (start + count - lanes, -lanes) if takes_last else (start, lanes)

@@ -1,4 +1,4 @@
-"""The kernels of argmax and argmin. Keys decide which of both it is."""
+"""The kernels of argmax and argmin, which differ only in their keys."""
 
 from dmlcpu.kernels.registry import Row
 

@@ -1,8 +1,8 @@
-"""The work record of argmax and argmin, and what becomes of the winner of a set or of a piece of one.
+"""The work record of argmax and argmin, and what is done with the winner of a set or of a piece of one.
 
-The elements of a set are numbered in the order of the tensor. They lie in runs, each of `n` elements with even steps:
-one run if the reduced dimensions merge to one. A long set may be cut into pieces, ranges of its numbers; then each
-piece leaves its winner in the workspace, as a key and a place, and `merge` chooses among them.
+The elements of a set are numbered in the order of the tensor. They lie in runs of `n` elements with even steps; there
+is one run if the reduced dimensions merge into one. A long set may be cut into pieces, which are ranges of its
+elements. Then each piece writes its winner to the workspace, as a key and a place, and `merge` chooses among them.
 """
 
 import numpy as np
@@ -23,12 +23,12 @@ WORK = record(
     n=np.int64,  # elements of a run
     size=np.int64,  # elements of a set
     rows=np.int64,  # sets
-    columns=np.int64,  # sets side by side in x, one word apart: the size of the walk's last dimension, or 1
+    columns=np.int64,  # adjacent sets, one word of x apart: the size of the walk's last dimension, or 1
     pieces=np.int64,  # into which each set is cut
     step=np.int64,  # words of x from one element of a run to the next
-    takes_last=np.int64,  # of equal elements the last one wins
-    index_words=np.int64,  # 32-bit words of a place, the low one first: 1 or 2
-    found=np.int64,  # cells of the workspace for the winners of pieces; those of the shares follow
+    takes_last=np.int64,  # whether the last of equal elements wins
+    index_words=np.int64,  # 32-bit words of a place, 1 or 2, the low one first
+    found=np.int64,  # cells of the workspace for winners of pieces, before the workspaces of the shares
     walk=WALK,  # from set to set
     runs=WALK,  # from run to run
     run_strides=STRIDES,  # of x, from run to run

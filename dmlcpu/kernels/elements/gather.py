@@ -1,4 +1,4 @@
-"""GATHER_ELEMENTS: a share of the output is copied from where the indices point to."""
+"""GATHER_ELEMENTS: each share of the output is copied from the places that the indices name."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from dmlcpu.runtime.records import record_at
 
 @kernel
 def gather_lines(part, parts, x, indices, y, works, scratch):
-    """Write a share of y; report in scratch[part] whether an index was out of range: its element is left as it is.
+    """Write a share of y; report in scratch[part] whether an index was out of range, whose element is then not written.
 
     x, y: words of elements; indices: as uint32.
     """

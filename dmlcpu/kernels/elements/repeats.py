@@ -8,7 +8,7 @@ from dmlcpu.runtime.records import record_at
 
 @kernel
 def repeats(part, parts, indices, works, scratch):
-    """Report in scratch[part] whether a share of the rows has one of unlike indices. indices: as uint32."""
+    """Report in scratch[part] whether any row of a share has different indices. indices: as uint32."""
     work = record_at(works, 0, WORK)
     width, length, differs = 1 + work.is_wide, work.repeated.length, 0
     first, last = share(part, parts, work.repeated.rows)

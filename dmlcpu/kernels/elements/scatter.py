@@ -4,11 +4,12 @@
         for each index of the row:
             the element of its line is overwritten with the update, or reduced with it
 
-Updates of one element are all in one line, and a share has whole lines. So no two threads touch one element, and
+All updates of an element are in one line, and a share has whole lines. So no two threads touch the same element, and
 updates are applied in index order, whatever the number of threads.
 
-An index, its check and its update are one step of a loop, as in `update_places`. Halves that are reduced, products of
-complex numbers and indices out of range take another way: offsets of a block, then its updates.
+Loading an index, checking it and applying its update are one step of a loop, as in `update_places`. Reductions of
+16-bit floats, products of complex numbers and indices out of range are done block by block: first all offsets of a
+block, then its updates.
 """
 
 import numpy as np
@@ -81,14 +82,14 @@ def update_block(indices, first, step, count, line, done, new, work, block):
     bad = find_offsets(indices, first, step, count, place, line.step, work, offsets)
     u = new.first + done * new.step
     if reduction == MULTIPLY_COMPLEX:
-        for j in range(0, count, 2):  # real and imaginary parts lie side by side
+        for j in range(0, count, 2):  # real and imaginary parts are adjacent
             if offsets[j] >= 0:
                 multiply_complex(out, offsets[j], new.array, u + j * new.step)
         return bad
     at, has_skipped = 0, bad and work.clips == 0
     while at < count:
         end = count
-        if has_skipped:  # whole runs between those that are skipped
+        if has_skipped:  # apply the runs between skipped updates
             while at < count and offsets[at] < 0:
                 at += 1
             end = at

@@ -8,7 +8,7 @@ KERNELS = (
     Row.of("scatter_elements", "repeats", "elements.repeats.repeats"),
     Row.of("scatter_elements", "copy", "scatter_nd.owned.copy"),
     Row.of("scatter_elements", "scatter", "elements.scatter.scatter_lines"),
-    # Rows of one index are scatter_nd's: its plan chooses among these.
+    # Rows that repeat one index are left to scatter_nd's kernels; its plan chooses among these.
     Row.of("scatter_elements", "rows", "scatter_nd.apply.apply"),
     Row.of("scatter_elements", "rows", "scatter_nd.select.apply_selected", Isa.AVX512VNNI),
     Row.of("scatter_elements", "rows", "scatter_nd.buckets.apply_buckets"),

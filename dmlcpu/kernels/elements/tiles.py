@@ -1,4 +1,4 @@
-"""How a share walks through its elements, and where indices point to."""
+"""How a share walks through its elements, and which places its indices name."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from dmlcpu.runtime.jit import device
 
 
 class Tile(NamedTuple):
-    """Rows and columns of one group, and how many units of a share they are."""
+    """Rows and columns of one group, and how many of a share's units they contain."""
 
     group: int
     first_row: int
@@ -22,7 +22,7 @@ class Tile(NamedTuple):
 
 @device
 def tile_of(first, last, table, work):
-    """Return the tile that begins a share's units [first, last): it ends with its group. table: its words."""
+    """Return the tile at the start of a share's units [first, last), which ends with its group. table: its words."""
     group = first // work.units
     begin = first - group * work.units
     end = min(begin + last - first, work.units)
@@ -41,7 +41,7 @@ def tile_of(first, last, table, work):
 
 @device
 def find_offsets(indices, first, step, count, place, place_step, work, offsets):
-    """Write where in the table `count` elements lie: an index's place is `place_step` after that of the one before.
+    """Write where in the table `count` elements lie; the lines of consecutive indices begin `place_step` apart.
 
     indices: as uint32, from indices[first] on, `step` words apart. Return whether one is out of range; its offset is
     clipped or SKIPPED.

@@ -1,13 +1,13 @@
 """The work record of the kernels of elements, and the workspace of a share.
 
-All elements of the indices that differ in the axis only are a *line*. The *table* is what indices point into: the
-output of a scatter, the input of a gather. The *values* lie like the indices: the updates of a scatter, the output of
-a gather.
+Indices whose positions differ only along the axis form a *line*. The *table* is the array that indices refer to: the
+output of a scatter, the input of a gather. The *values* have the shape of the indices: the updates of a scatter, the
+output of a gather.
 
-A place in a line of the table is an offset that the other dimensions give, plus the index times the step of the axis.
-So along the axis the table itself has a stride of 0, and all three tensors are walked through alike: by groups of rows
-of columns. The axis of a scatter is the columns or, if neighbouring lines lie side by side, the rows. It is never among
-the groups.
+The place of an element in the table is an offset from the other dimensions, plus the index times the step of the axis.
+So along the axis the table has a stride of 0, and all three tensors are walked through in the same way: by groups, rows
+and columns. The axis of a scatter is the columns or, if neighbouring lines are adjacent in memory, the rows. It is
+never among the groups.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ from dmlcpu.runtime.records import cells_of, record, record_at
 BLOCK = 256  # elements that a share handles together
 PIECE = 4096  # indices that are validated together
 
-# Where the elements of a tensor lie, in words (of indices: of 4 bytes).
+# Where the elements of a tensor lie, in words; words of indices have 4 bytes.
 _TENSOR = record(
     start=np.int64,  # the first
     strides=STRIDES,  # from group to group
@@ -32,23 +32,23 @@ WORK = record(
     step=np.int64,  # along the axis
     is_wide=np.int64,  # whether indices have 64 bits
     is_signed=np.int64,
-    clips=np.int64,  # indices out of range, which else are skipped
+    clips=np.int64,  # whether indices out of range are clipped, else skipped
     reduction=np.int64,
     half=np.int64,  # FLOAT16 or BFLOAT16 if elements are the bits of such numbers, else PLAIN
     walk=WALK,  # from group to group
     groups=np.int64,
     rows=np.int64,
     columns=np.int64,
-    cuts_rows=np.int64,  # whether shares are of rows, else of columns
-    unit=np.int64,  # rows or columns that shares do not divide
-    units=np.int64,  # of a group
-    is_aligned=np.int64,  # whether units of columns begin where pairs of cache lines of the table do
+    cuts_rows=np.int64,  # whether shares are ranges of rows, else of columns
+    unit=np.int64,  # so many rows or columns are never divided
+    units=np.int64,  # in a group
+    is_aligned=np.int64,  # whether units of columns begin where pairs of the table's cache lines begin
     table=_TENSOR,
     indices=_TENSOR,
     values=_TENSOR,
-    # Indices in the fewest runs, in any order.
+    # The indices as the fewest runs, in any order.
     checked=record(runs=np.int64, length=np.int64, step=np.int64, walk=WALK, strides=STRIDES),
-    # Packed indices as rows of all dimensions after the axis; a row may repeat one index.
+    # Packed indices as rows, which have all dimensions after the axis; a row may repeat one index.
     repeated=record(rows=np.int64, length=np.int64),
 )
 

@@ -8,25 +8,25 @@ from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
 from dmlcpu.kernels.gemm.work import MOST_PANELS, NARROW, SPACE_CELLS, groups_of, lhs_cells, panels_of, rhs_cells
 from dmlcpu.runtime.jit import shared
 
-# With more rows, packing b pays (Xeon with VNNI). By AVX2 (Zen 4) both ways take alike from 8 to 32 rows for bytes of
-# full range, and packing takes 1.2 times as long for 7-bit ones.
+# With more rows, packing b pays (Xeon with VNNI). With AVX2 (Zen 4) and 8 to 32 rows, both ways take the same time for
+# bytes of full range, and packing takes 1.2 times as long for bytes of 7 bits.
 MOST_ROWS = 16
-# With more rows, packing pays for contiguous columns as well: 4 rows by 384 x 100,000 take 0.85 ms as they lie and
-# 1.0 packed, 8 rows 1.5 and 1.1 (Zen 5).
+# With more rows, packing pays for contiguous columns as well: 4 rows by 384 x 100,000 take 0.85 ms without packing and
+# 1.0 ms with it, 8 rows 1.5 and 1.1 ms (Zen 5).
 MOST_DOT_ROWS = 4
-# Bytes of a's rows that are kept packed from one block of columns to the next; more are packed again for each block
-# (measured, like the next, on a Xeon with VNNI; by AVX2 on Zen 4 it makes no difference).
+# Up to so many bytes of a's rows stay packed from one block of columns to the next; more are packed again for each
+# block. This and the next were measured on a Xeon with VNNI; with AVX2 on Zen 4 it makes no difference.
 KEPT_LHS = 4 << 20
-# With at most this many rows of a, a copy of b in another form takes longer than it saves (see forms.py). On Zen 4 the
-# two are alike with some 50 rows if few pairs of bytes saturate; int16 gains a tenth there with any number of rows.
+# Up to so many rows of a, a copy of b in another form takes longer than it saves (see forms.py). On Zen 4 both take the
+# same time with some 50 rows if few pairs of bytes saturate; int16 gains a tenth there with any number of rows.
 WIDENED_ROWS = 48
-# Bytes of the sums of a few rows: they stay in a near cache while b is read (16 KiB are slower, 256 alike; by AVX2 on
-# Zen 4 as well).
+# Bytes of the sums of a few rows: they stay in a near cache while b is read. 16 KiB are slower, 256 KiB take the same
+# time, also with AVX2 on Zen 4.
 SKINNY_SUMS = 64 << 10
 
 
 class Cut(NamedTuple):
-    """How a share works; see the work record."""
+    """How the work is cut; the work record describes the fields."""
 
     NC: int
     slots: int
@@ -55,7 +55,7 @@ def cut_tiles(
 ) -> Cut:
     """Return how a product of packed operands is cut.
 
-    mr: rows of its tallest tile; has_forms: bytes may become int16; cache: bytes of the second one.
+    mr: rows of the tallest tile; has_forms: bytes may become int16; cache: bytes of the second cache.
     """
     groups, panels = groups_of(depth), panels_of(columns)
     has_copies = has_forms and rows > WIDENED_ROWS
@@ -93,11 +93,11 @@ def fits_dots(rows: int, depth: int) -> bool:
 
 @shared
 def fixed_cells(rows: int, depth: int) -> int:
-    """Return the workspace of a share of few rows without the sums: the record, and the packed rows of a."""
+    """Return the cells that a share of few rows needs, without its sums: the record, and the packed rows of a."""
     return SPACE_CELLS + lhs_cells(groups_of(depth), rows + 1)
 
 
 @shared
 def step_of(NC: int) -> int:
-    """Return the distance of rows of a block's accumulators: a whole panel beyond the block's end is readable."""
+    """Return the distance between rows of a block's accumulators; a whole panel after the block is readable."""
     return (NC + 1) * NR

@@ -1,12 +1,12 @@
-"""Few rows times a matrix whose columns are contiguous, the transpose of vectors: each is read once, in its own order.
+"""Few rows times a matrix with contiguous columns, such as transposed vectors: each column is read once, in order.
 
     for each task (batch, columns):                              product.py
         for each NC panels:                                      run_task
             for each panel: sums = rows of a @ columns of b      multiply, microkernels/dots.py
                 y = epilogue(sums + the zero points' terms)      hand_over
 
-Here the bytes of a are signed and those of b unsigned, so that without a zero point of a, if it is int8, no sums of
-columns are needed. Otherwise a row of ones below the rows of a gives them.
+Here the bytes of a are signed and those of b unsigned. So an int8 a without a zero point needs no sums of columns.
+Otherwise a row of ones below the rows of a gives these sums.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.variants import specialized
 
-MIDDLE = 128  # what signed bytes are below unsigned ones
+MIDDLE = 128  # a signed byte is the unsigned one less this
 
 # Each variant replaces these names.
 dots, LANES = make_dots(GENERIC), GENERIC.unit.lanes
@@ -117,6 +117,6 @@ def hand_over(panel, column, has_sums, origin, terms, work, space):
 
 
 def make_dots_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
-    """Return the kernel by a microkernel for vectors, with an epilogue."""
+    """Return the kernel that a microkernel for vectors and an epilogue make."""
     names = {"dots": make_dots(microkernel), "LANES": microkernel.unit.lanes}
     return make_kernel(name, using, run_task=specialized(run_task, **names, **using.steps()))

@@ -1,8 +1,8 @@
-"""Epilogues: what becomes of a tile of exact sums. Each kernel is a loop nest with one of them.
+"""Epilogues turn a tile of exact sums into results. Each kernel is a loop nest with one of them.
 
-An epilogue is a kernel's arguments, its `entry`, and what is done with tiles: `prepare_columns` prepares the columns of
-a block, `prepare_rows` the rows of a tile, and `epilogue` turns a tile of accumulators into elements of y.
-../selection/candidates.py has one that writes no y.
+An epilogue consists of a kernel's arguments, its `entry`, and functions of tiles: `prepare_columns` prepares the
+columns of a block, `prepare_rows` the rows of a tile, and `epilogue` turns a tile of accumulators into elements of y.
+The one in ../selection/candidates.py writes no y.
 """
 
 from collections.abc import Callable
@@ -31,18 +31,18 @@ from dmlcpu.runtime.records import record_at
 class Tile(NamedTuple):
     """Where a tile is in the product, in the prepared columns, and in y."""
 
-    rows: int  # that are written; the microkernel may compute more
+    rows: int  # to be written; the microkernel may compute more
     column: int  # the first, in the block
-    columns: int  # that are written
-    place: int  # of its first element in y
-    bias: int  # of its first element in y_bias
+    columns: int  # to be written
+    place: int  # of the tile's first element in y
+    bias: int  # the place of its first element in y_bias
 
 
 class Epilogue(NamedTuple):
-    """The last step of a product, and the kernel's arguments, which are its own."""
+    """The last step of a product, with the arguments of its kernels."""
 
-    # (part, parts, arrays, works, scratch): gathers the arrays as `Operands` and as terms, what the other functions
-    # read and write, and calls `run_tasks`, a name that each loop nest replaces.
+    # (part, parts, arrays, works, scratch): makes `Operands` of the arrays, and terms, which the other functions read
+    # and write. Then it calls `run_tasks`, a name that each loop nest replaces.
     entry: Callable[..., Any]
     prepare_columns: Callable[..., Any]  # (first, count, origin, terms, work, columns)
     prepare_rows: Callable[..., Any]  # (first, last, height, origin, terms, work, rows); once, if all rows are alike
@@ -67,7 +67,7 @@ class Out(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What a product is scaled by, and where it goes: flat arrays, scales float32, zero points bytes."""
+    """The scales, zero points and results of a product, as flat arrays; scales are float32, zero points bytes."""
 
     a_scale: np.ndarray
     b_scale: np.ndarray
@@ -159,7 +159,7 @@ def stored(acc, tile, out, work, space):
 
 @device
 def load_factors(first, count, origin, terms, work, columns):
-    """Fill scales and bias of `count` columns from `first` on, as far as they are the same for all rows."""
+    """Fill the scales and the bias of `count` columns from `first` on, if all rows share them."""
     step, there = work.b_scale.step, min(count, work.N - first)
     load_scales(Strided(terms.b_scale, origin.b_scale + first * step, step, there), columns.scale)
     if work.y_bias.row == 0:

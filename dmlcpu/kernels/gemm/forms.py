@@ -1,15 +1,15 @@
 """Products on processors with AVX2 alone, whose instruction for bytes adds pairs of products in 16 bits and saturates.
 
-vpmaddubsw gives a0 b0 + a1 b1 of unsigned a and signed b. It fits int16 for any a if |b0 + b1| <= 128: it is at most
-255 |b0 + b1| if b0 and b1 have one sign, and else between two products that fit. A larger pair *saturates*. Weights of
-7 bits have none, weights of 8 bits that are normally distributed about 3 in 1,000, and random bytes a quarter. So each
-block of panels gets a form:
+vpmaddubsw computes a0 b0 + a1 b1 of unsigned a and signed b. The sum fits int16 for any a if |b0 + b1| <= 128: its
+absolute value is at most 255 |b0 + b1| if b0 and b1 have the same sign; otherwise it is between two products that fit.
+A larger pair *saturates*. None does among weights of 7 bits, about 3 in 1,000 among normally distributed weights of
+8 bits, and a quarter among random bytes. So each block of panels gets a form:
 
 - BYTES: no pair saturates; the block is multiplied as it is
 - CLIPPED: few pairs do; the second byte of each is brought nearer to zero, and what it lost, times a, is added to the
   tile
 - INT16: many do; bytes become int16, which takes a third longer
-- WIDENING: too few rows to look at the block or copy it; bytes are widened in registers
+- WIDENING: for too few rows it does not pay to examine the block or copy it; bytes are widened in registers
 """
 
 import numpy as np
@@ -38,7 +38,7 @@ dot_4 = dot_1 = dot_widened_1  # each variant replaces these two
 
 @device
 def form_rhs(words, saturating, panels, rows, slot, work, scratch):
-    """Choose the form of a block, and copy the block if it changes. slot: of NC panels of int16."""
+    """Choose the form of a block, and copy the block if it changes. slot: the place of the copy, NC panels of int16."""
     groups, copy = work.groups, as_words(scratch, slot, np.uint32)
     clips = as_words(scratch, slot + work.NC * groups * NR // 2, np.int64)  # the second half
     size = panels * groups * NR
@@ -59,8 +59,8 @@ def form_rhs(words, saturating, panels, rows, slot, work, scratch):
 def clip_pairs(words, panels, groups, copy, clips):
     """Copy panels, and clip their saturating pairs.
 
-    clips: where those of each panel begin, and where the last panel's end; then for each clipped byte its row (from bit
-    13 on), its column in the panel (from bit 8 on), and what it lost (int8).
+    clips: where the clipped bytes of each panel begin, and where those of the last end; then a number for each clipped
+    byte: its row (from bit 13 on), its column in the panel (from bit 8 on), and what it lost (int8).
     """
     end = panels + 1
     for panel in range(panels):
@@ -69,7 +69,7 @@ def clip_pairs(words, panels, groups, copy, clips):
             group, first, at = line * STEP // NR, line * STEP % NR, panel * groups * NR + line * STEP
             mask = copy_words(words, copy, at)
             while mask:
-                pair = lowest_bit(mask)  # in the order of memory: two of a word
+                pair = lowest_bit(mask)  # in memory order; a word has two
                 mask &= mask - np.uint32(1)
                 column, shift = pair // 2, np.uint32(16 * (pair % 2))
                 lost = clip_pair(copy, at + column, shift)
@@ -81,7 +81,7 @@ def clip_pairs(words, panels, groups, copy, clips):
 
 @inlined
 def clip_pair(words, at, shift):
-    """Bring the second byte of a saturating pair of words[at] nearer to zero, as far as it must; return the rest."""
+    """Bring the second byte of a saturating pair of words[at] as far towards zero as needed; return what it lost."""
     pair = words[at] >> shift
     one, other = np.int64(np.int8(pair)), np.int64(np.int8(pair >> np.uint32(8)))
     kept = (MOST if other > 0 else -MOST) - one
@@ -92,7 +92,7 @@ def clip_pair(words, at, shift):
 
 @inlined
 def complete(form, panel, lhs, acc):
-    """Add a times what clipped bytes lost."""
+    """Add the products of a and what the clipped bytes lost."""
     if form.number == CLIPPED:
         for i in range(form.clips[panel], form.clips[panel + 1]):
             clip = form.clips[i]
@@ -113,7 +113,7 @@ def has_form(form, space):
 
 @device
 def form_lhs(form, lhs, work):
-    """Widen packed rows in place if the form asks for it, from their ends on: two words take the place of one."""
+    """Widen packed rows in place if the form requires it, backwards, because one word becomes two."""
     if form.number != INT16:
         return
     last = (work.groups - 1) // KC * KC
@@ -131,7 +131,7 @@ def form_lhs(form, lhs, work):
 def multiply_tile(form, lhs, lhs_at, rhs_at, depth, c_in, acc):
     """Add rows @ panel for a chunk of K, four rows at a time.
 
-    Rows of int16 are multiplied all MR together; sums of those from lhs.height on mean nothing, and are not used.
+    int16 rows are multiplied MR at a time; the sums of rows from lhs.height on are meaningless and not used.
     """
     if form.number == INT16:
         dot_int16(lhs.words, lhs_at, form.words, rhs_at, depth, c_in, acc)
@@ -151,7 +151,7 @@ def multiply_tile(form, lhs, lhs_at, rhs_at, depth, c_in, acc):
 
 
 def make_formed_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
-    """Return the product by a microkernel that multiplies bytes where no pair saturates, with an epilogue."""
+    """Return the kernel of a microkernel that multiplies bytes if no pair saturates, and of an epilogue."""
     dots = {f"dot_{rows}": make_dot(rows, microkernel) for rows in (4, 1)}
     return make_kernel(
         name,

@@ -1,8 +1,8 @@
 """Packing: four bytes that follow one another along K become a 32-bit word, as the microkernels read them.
 
-The left-hand side is unsigned, the right-hand side signed. Other bytes get their highest bit flipped, which adds or
-subtracts 128; so do their zero points, and no other code depends on signs. NR columns make a panel: (groups of four
-along K, NR). Every instruction set reads this one layout. Edges are filled with zeros.
+The left-hand side is unsigned, the right-hand side signed. In other bytes the highest bit is flipped, which adds or
+subtracts 128. The same is done to their zero points, so no other code depends on signs. NR columns make a panel:
+(groups of four along K, NR). All instruction sets read this layout. Edges are filled with zeros.
 """
 
 from typing import NamedTuple
@@ -46,10 +46,10 @@ def sum_of_bytes(word):
 
 
 class Lhs(NamedTuple):
-    """Packed rows of a: a tile's, or all rows of a product of few."""
+    """Packed rows of a: those of a tile, or all rows if a product has few."""
 
     height: int
-    words: np.ndarray  # uint32 (chunks of KC, rows, ROW_STEP), but flat
+    words: np.ndarray  # uint32, flat: (chunks of KC, rows, ROW_STEP)
     sums: np.ndarray  # of each row's unsigned bytes, if they are needed
 
 
@@ -57,7 +57,7 @@ class Rhs(NamedTuple):
     """One matrix b as it lies in memory."""
 
     b: np.ndarray
-    place: int  # of its first element
+    place: int  # of the first element
     N: int
     K: int
     row: int  # elements from row to row, and from column to column
@@ -88,8 +88,8 @@ def pack_rows(a, lhs, tall, work, wants_sums):
 def pack_panels(rhs, first, last, words, sums, counts):
     """Pack panels first, ..., last - 1 of b, one after the other, and sum their columns.
 
-    words: uint32 (panels, groups, NR), sums: int64 (panels, NR), but flat. Return how many pairs of bytes saturate, if
-    `counts` holds: see forms.py.
+    words: uint32 (panels, groups, NR), sums: int64 (panels, NR), both flat. Return how many pairs of bytes saturate if
+    `counts` is true: see forms.py.
     """
     groups, saturating = groups_of(rhs.K), 0
     length = max(groups, 1) if rhs.row == 1 else RUN  # contiguous columns are read to their ends
@@ -150,7 +150,7 @@ def pack_columns(rhs, place, first, last, words, sums):
 
 @kernel
 def pack(part, parts, b, words, sums, saturating, works):
-    """Pack a share of the panels of some matrices. words: uint32, sums: int64, both of all panels, but flat.
+    """Pack a share of the panels of some matrices. words: uint32, sums: int64, both flat and of all panels.
 
     saturating: for each share the number of pairs that saturate, on a separate cache line.
     """

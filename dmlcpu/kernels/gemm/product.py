@@ -30,10 +30,10 @@ from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.variants import specialized, variant
 
-# Each variant replaces these names: MR and HALF_MR, the rows of a tile (the others have 4 and 1), the microkernel for
-# each height, `begin` and `end`, which frame all products of a thread, and the epilogue. A variant with forms also
-# replaces CHUNK, the words of K at a time, COUNTS, whether packing counts saturating pairs, and the functions up to
-# `complete`.
+# Each variant replaces these names: MR and HALF_MR, the rows of tall tiles (lower ones have 4 and 1); the microkernel
+# for each height; `begin` and `end`, which a thread calls before and after its products; and the epilogue. A variant
+# with forms also replaces CHUNK, the words of K at a time; COUNTS, whether packing counts saturating pairs; and the
+# functions up to `complete`.
 HALF_MR, CHUNK, COUNTS = 8, KC, False
 dot_mr = dot_half = dot_4 = dot_1 = make_dot(1, GENERIC)
 prepare_columns, prepare_rows, epilogue, prefetch = REQUANTIZE.names().values()
@@ -48,14 +48,14 @@ class Form(NamedTuple):
     number: int
     words: np.ndarray
     clips: np.ndarray  # int64: what the words lack
-    groups: int  # of a panel: twice as many if they are int16
+    groups: int  # of a panel; int16 has twice as many as bytes
 
 
 @inlined
 def form_rhs(words, saturating, panels, rows, slot, work, scratch):
     """Return the form of packed panels.
 
-    saturating: pairs of bytes that saturate, -1 if it is not known; rows: of a; slot: of a copy in the workspace.
+    saturating: how many pairs of bytes saturate, -1 if unknown; rows: of a; slot: the place of a copy in the workspace.
     """
     return Form(BYTES, words, scratch, work.groups)
 
@@ -102,7 +102,7 @@ class Block(NamedTuple):
 
 @inlined
 def run_task(number, part, has_rows, operands, terms, work, scratch):
-    """Multiply the rows and panels of a task. has_rows: the task before had the same rows.
+    """Multiply the rows and panels of a task. has_rows: the previous task had the same rows.
 
     A task has a range of rows and a range of panels of one product. Tasks with the same rows have consecutive numbers.
     """
@@ -147,7 +147,7 @@ def packed_rhs(first, last, part, origin, operands, work, scratch):
     return words, sums, np.int64(0) if work.is_exact else saturating
 
 
-@device  # not inlined, so that it has all registers: inlined, small products took up to a quarter longer
+@device  # not inlined, so that it has all registers; otherwise small products took up to a quarter longer
 def run_block(first_row, last_row, block, has_rows, part, origin, operands, terms, work, scratch):
     """Multiply the rows of a task by a block of panels. has_rows: they are packed."""
     space = record_at(scratch, space_of(part, work), SPACE)
@@ -173,7 +173,7 @@ def run_block(first_row, last_row, block, has_rows, part, origin, operands, term
 @inlined
 def run_tile(tile, lhs, block, out, work, space):
     """Form the sums of a tile and hand them to the epilogue."""
-    prefetch(tile, out, work)  # what arrives while the sums are formed
+    prefetch(tile, out, work)  # it arrives while the sums are formed
     if work.is_wide:
         start_wide(lhs, tile.column, block.sums, work, space)
     elif not block.from_bias:
@@ -212,7 +212,7 @@ def widen(height, acc, wide):
 
 @inlined
 def run_tasks(part, operands, terms, work, scratch):
-    """Take runs of tasks until none is left, because cores are not equally fast. scratch[COUNTER]: the next run."""
+    """Take runs of tasks until none is left: a faster core does more. scratch[COUNTER]: the next run."""
     rows_before = -1  # the batch and row part whose rows of a are packed
     begin()
     first = work.run * fetch_add(scratch, COUNTER)
@@ -226,12 +226,12 @@ def run_tasks(part, operands, terms, work, scratch):
 
 
 def make_kernel(name: str, using: Epilogue, **names: Any) -> Kernel:
-    """Return the kernel of an epilogue by this loop nest, in which `names` are replaced."""
+    """Return the kernel that this loop nest makes of an epilogue; `names` are replaced in it."""
     return variant(using.entry, name, run_tasks=specialized(run_tasks, **names))
 
 
 def make_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
-    """Return the product by a microkernel for vectors, with an epilogue."""
+    """Return the kernel that a microkernel for vectors and an epilogue make."""
     half = microkernel.unit.half
     heights = {"dot_mr": MR, "dot_half": half, "dot_4": 4, "dot_1": 1}
     dots = {each: make_dot(height, microkernel) for each, height in heights.items()}
@@ -239,7 +239,7 @@ def make_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel
 
 
 def make_amx_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
-    """Return the product by tile registers, with an epilogue; a microkernel for vectors multiplies remaining rows."""
+    """Return the kernel of tile registers and an epilogue; a microkernel for vectors multiplies the remaining rows."""
     from dmlcpu.kernels.gemm.microkernels import amx  # only for processors with AMX
 
     return make_kernel(

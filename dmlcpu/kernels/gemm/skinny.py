@@ -1,4 +1,4 @@
-"""Few rows times a matrix that is not packed: reading b takes the time, so it is read once and in its own order.
+"""Few rows times a matrix that is not packed: most of the time is reading b, so it is read once, in its own order.
 
     for each task (batch, columns):                                      product.py
         for each NC panels, whose sums stay in the nearest caches:       run_task
@@ -44,7 +44,7 @@ class Columns(NamedTuple):
     first: int
     last: int
     blocks: int  # whole blocks of BLOCK; the remaining columns are among the last BLOCK columns of b
-    acc: np.ndarray  # their sums, of rows of a and of the row of ones, step_of(NC) apart
+    acc: np.ndarray  # their sums for the rows of a and the row of ones; rows are step_of(NC) apart
 
 
 @inlined
@@ -85,7 +85,7 @@ def complete_rows(words, work):
 
 @device
 def place_of(column, columns, work):
-    """Return where a column's accumulator is in its row. The columns after whole blocks end the last BLOCK."""
+    """Return where in its row a column's accumulator is. Columns after the whole blocks end the last BLOCK."""
     behind = columns.first + columns.blocks * BLOCK
     return column - columns.first if column < behind else columns.blocks * BLOCK + column - (work.N - BLOCK)
 
@@ -99,7 +99,7 @@ def multiply(columns, words, origin, operands, work):
     has_rest = columns.first + whole * BLOCK < columns.last
     for k in range(0, work.K, DEPTH):
         word, depth = k // 4 // KC * rows * ROW_STEP + k // 4 % KC, min(DEPTH, work.K - k)
-        # Two iterations of a loop: two calls would be compiled twice.
+        # A loop of two iterations, because two calls would be compiled twice.
         for turn in range(1 + has_rest):
             column, blocks, at = (columns.first, whole, 0) if turn == 0 else (work.N - BLOCK, 1, whole * BLOCK)
             b = Strided(operands.b, origin.b + k * work.b.row + column, work.b.row, depth)
@@ -130,7 +130,7 @@ def hand_over(columns, lhs, has_b_zero, origin, operands, terms, work, space):
 
 
 def make_skinny(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
-    """Return the kernel by a microkernel for vectors, with an epilogue."""
+    """Return the kernel that a microkernel for vectors and an epilogue make."""
     task = specialized(
         run_task, add_products=make_add_products(microkernel), unfold=make_unfold(microkernel), **using.steps()
     )

@@ -24,17 +24,17 @@ class Nest(NamedTuple):
     path: str  # of the function that makes its kernels
     name: str  # of a kernel
     mr: int  # rows of its tallest tile of accumulators
-    nr: int  # columns of it
-    rhs_layouts: tuple[str, ...] = (LAYOUT, UNPACKED, COLUMN_MAJOR)  # of the right-hand sides it takes
+    nr: int  # columns of a tile
+    rhs_layouts: tuple[str, ...] = (LAYOUT, UNPACKED, COLUMN_MAJOR)  # that it accepts
 
 
 class Output(NamedTuple):
-    """What an operator makes of exact sums."""
+    """An operator's results, made of exact sums."""
 
     operator: str
     suffix: str  # in names of kernels
     epilogue: str
-    wraps: bool = False  # an int32 y gets sums modulo 2**32, which int32 accumulators hold for any K
+    wraps: bool = False  # y may be int32 and get sums modulo 2**32, which int32 accumulators hold for any K
 
 
 class Target(NamedTuple):
@@ -43,8 +43,8 @@ class Target(NamedTuple):
     unit: units.Unit
     nest: Nest  # of products of packed operands
     rate: int  # products in a nanosecond on one thread
-    microkernel: str  # of the vector unit
-    exact: str = ""  # the same for columns as they lie, if that is another
+    microkernel: str  # for vectors
+    exact: str = ""  # for contiguous columns, if it is another one
 
     def product(self, nest: Nest, output: Output) -> "Product":
         """Return the row of a kernel."""
@@ -71,7 +71,7 @@ class Product(Made):
 
     @property
     def is_skinny(self) -> bool:
-        """Whether it is for few rows: its work is cut by columns alone, and each task reads all rows of a."""
+        """Whether it is for few rows: only columns are cut, and each task reads all rows of a."""
         return LAYOUT not in self.rhs_layouts
 
     @property
@@ -80,7 +80,7 @@ class Product(Made):
         return self.path == DOTS.path
 
     def supports(self, problem: Problem, rhs_layout: str) -> bool:
-        """Return whether the kernel can do this."""
+        """Return whether the kernel can do a product."""
         if rhs_layout not in self.rhs_layouts:
             return False
         if self.reads_columns:
@@ -102,8 +102,8 @@ OUTPUTS = (
     Output("matmul_integer", "_s32", "gemm.epilogue.SUMS", wraps=True),
     Output("matmul_integer_to_float", "_f32", "gemm.epilogue.TO_FLOAT"),
 )
-# Rates hold within a factor of 2: measured on Zen 4, but for AMX and ARM. Of ARM they are two instructions a cycle, of
-# 16 products each, at 2.5 GHz.
+# Rates hold within a factor of 2. They were measured on Zen 4, except those of AMX and ARM. ARM's assume two
+# instructions a cycle, with 16 products each, at 2.5 GHz.
 TARGETS = (
     Target(units.GENERIC, VECTORS, 45, "gemm.microkernels.generic.GENERIC"),
     Target(units.AVX2, FORMS, 105, "gemm.microkernels.x86.AVX2", "gemm.microkernels.x86.AVX2_WIDENING"),
@@ -117,7 +117,7 @@ _VECTOR_UNITS = [target for target in TARGETS if target.nest != TILES]
 
 
 def kernels_of(outputs: tuple[Output, ...], reads_columns: bool = False) -> list[Product]:
-    """Return the rows of the kernels of outputs. reads_columns: some are for columns as they lie."""
+    """Return the table's rows for outputs. reads_columns: include kernels for contiguous columns."""
     few = (FEW_ROWS, DOTS) if reads_columns else (FEW_ROWS,)
     return [
         *[target.product(target.nest, output) for target in TARGETS for output in outputs],

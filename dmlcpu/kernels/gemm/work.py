@@ -13,12 +13,12 @@ from dmlcpu.kernels.walk import STRIDES, WALK
 from dmlcpu.runtime.jit import device, shared
 from dmlcpu.runtime.records import CACHE_LINE, LINE_CELLS, cells_of, record
 
-# Up to this K the final sum fits an int32, whatever wrapped before: 255 * 255 * 33025 < 2**31.
+# Up to this K the final sum fits an int32, even if it wrapped before: 255 * 255 * 33025 < 2**31.
 NARROW = 33_025
-# The most panels whose columns are prepared together: more gain nothing and take more space.
+# At most so many panels have their columns prepared together: more gain nothing and take more space.
 MOST_PANELS = 32
 
-# Each array argument of a kernel has the record of its name. start: of its first element; strides: along the batch.
+# Each array argument of a kernel has a record of the same name. start: its first element; strides: along the batch.
 MATRIX = record(start=np.int64, row=np.int64, column=np.int64, strides=STRIDES)
 PARAMETER = record(step=np.int64, strides=STRIDES)  # step: from row to row, or column to column; 0: one value for all
 WORK = record(
@@ -30,11 +30,11 @@ WORK = record(
     panels=np.int64,
     tasks=np.int64,
     run=np.int64,  # tasks that a thread takes at a time
-    row_parts=np.int64,  # tasks along the rows of a product, and along its columns
-    column_parts=np.int64,
+    row_parts=np.int64,  # tasks along the rows of a product
+    column_parts=np.int64,  # tasks along its columns
     NC=np.int64,  # panels of a block
-    slots=np.int64,  # packed tiles of a that fit the workspace
-    keeps_rows=np.int64,  # all tiles of a task fit
+    slots=np.int64,  # how many packed tiles of a fit the workspace
+    keeps_rows=np.int64,  # whether all tiles of a task fit
     share_cells=np.int64,  # int64 of a share's workspace
     is_wide=np.int64,  # sums may exceed int32
     same_a_zero=np.int64,  # all rows have the same zero point
@@ -50,7 +50,7 @@ WORK = record(
     walk=WALK,  # the batch
     a=MATRIX,
     b=MATRIX,  # if it is packed, its strides count matrices
-    y=MATRIX,  # an epilogue that writes no y numbers its elements by it
+    y=MATRIX,  # an epilogue that writes no y uses it to number elements
     a_scale=PARAMETER,
     a_zero=PARAMETER,
     b_scale=PARAMETER,
@@ -69,7 +69,7 @@ SPACE = record(
     rows=record(
         CACHE_LINE,
         a_zero=(np.int64, TALLEST),
-        sums=(np.int64, TALLEST),  # of the bytes, for dots.py
+        sums=(np.int64, TALLEST),  # sums of the bytes, for dots.py
         a_scale=(np.float32, TALLEST),
         y_scale=(np.float32, TALLEST),
         y_zero=(np.uint8, TALLEST),
@@ -86,8 +86,8 @@ SPACE = record(
     ),
     multipliers=(np.float32, (TALLEST, NR)),  # of a tile whose rows have different scales
     bytes=(np.uint8, (TALLEST, NR)),  # of a tile that is not written to y directly
-    floats=(np.float32, (TALLEST, NR)),  # the same, of an y of floats
-    y_bias=(np.float32, (TALLEST, NR)),  # of a tile whose bias is not read from its place
+    floats=(np.float32, (TALLEST, NR)),  # the same, if y has floats
+    y_bias=(np.float32, (TALLEST, NR)),  # of a tile whose bias is not read from the array itself
 )
 COUNTER = 0  # the cell with the number of the next run of tasks, on a separate cache line
 SHARES = LINE_CELLS  # the cell where the workspaces of the shares begin
@@ -104,7 +104,7 @@ class Problem(NamedTuple):
 
 
 class Operands(NamedTuple):
-    """What every product reads of its two matrices: flat arrays of bytes, but packed panels and their sums int64."""
+    """What every product reads of its two matrices: flat byte arrays; packed panels and their sums are int64."""
 
     a: np.ndarray
     b: np.ndarray
@@ -115,7 +115,7 @@ class Operands(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where one product of the batch begins in each array; in `packed`, the number of its matrix."""
+    """Where one product of the batch begins in each array; `packed` is the number of its matrix."""
 
     a: int
     b: int
@@ -164,7 +164,7 @@ def panels_of(columns: int) -> int:
 
 @device
 def space_of(part, work):
-    """Return where the workspace of a share begins: a SPACE, followed by packed rows (`lhs_of`)."""
+    """Return where the workspace of a share begins: with a SPACE, then packed rows (`lhs_of`)."""
     return SHARES + part * work.share_cells
 
 
@@ -184,7 +184,7 @@ def lhs_cells(groups: int, rows: int) -> int:
 def rhs_cells(panels: int, groups: int) -> int:
     """Return the workspace of packed panels, and of the gap after them.
 
-    Microkernels prefetch beyond the end: without a gap they would take the next share's tile from its core.
+    Microkernels prefetch beyond the end. Without a gap they would take cache lines of the next share from another core.
     """
     return (panels * groups + PREFETCH) * NR // 2
 

@@ -1,6 +1,6 @@
 """Zero points: a tile of sums starts with their terms, so that bytes are multiplied as they are.
 
-With a' = a - a_zero and b' = b - b_zero, and s as the sum over k,
+Let a' = a - a_zero, b' = b - b_zero, and s the sum over k. Then
 
     s(a' b') = s(a b) - b_zero (s(a) - K a_zero) - a_zero s(b)
 """
@@ -62,7 +62,7 @@ def start(lhs, column, has_b_zero, work, space):
 
 @device
 def start_wide(lhs, column, column_sums, work, space):
-    """Do as `start` in float64; the int32 accumulators of a chunk of K start with 0."""
+    """Do what `start` does, in float64; the int32 accumulators of a chunk of K start with 0."""
     for row in range(lhs.height):
         a_zero = np.float64(space.rows.a_zero[row])
         rest = np.float64(lhs.sums[row] - work.K * space.rows.a_zero[row])

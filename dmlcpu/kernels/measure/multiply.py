@@ -18,10 +18,10 @@ from dmlcpu.runtime.kernel import Kernel, kernel
 from dmlcpu.runtime.records import LINE_CELLS
 from dmlcpu.runtime.variants import variant
 
-# LLVM's letters for vector registers in inline assembly.
+# The letters of vector registers in LLVM's inline assembly.
 _REGISTERS = {"x86_64": "x", "aarch64": "w"}
 _LHS, _RHS = 0x05030201, 0x04FD02FF  # no pair of bytes saturates
-_AMX_PRODUCTS = TALLEST * NR * 4 * TILE_WORDS  # of a turn
+_AMX_PRODUCTS = TALLEST * NR * 4 * TILE_WORDS  # in an iteration
 
 
 def can_measure() -> bool:
@@ -30,7 +30,7 @@ def can_measure() -> bool:
 
 
 def multiply(part, parts, turns, done):
-    """Multiply for some iterations; write how many products that were to the line of `done` of the part."""
+    """Multiply for some iterations; write the number of products to the part's line of `done`."""
     done[LINE_CELLS * part + 1] = spin(turns)  # type: ignore[name-defined] # noqa: F821
     done[LINE_CELLS * part] = turns * PRODUCTS  # type: ignore[name-defined] # noqa: F821
 
@@ -47,7 +47,7 @@ def _make_spin(microkernel: Microkernel, accumulators: int) -> Any:
 
     @emitted
     def spin(builder, turns) -> types.int64:
-        """Multiply once into each accumulator, for some iterations; return a lane of the sum of all."""
+        """Multiply once into each accumulator, for some iterations; return a lane of the sum of all accumulators."""
         isa.require(microkernel.unit.isa)
         lhs, rhs = _unknown(builder, constant(words, _LHS)), _unknown(builder, constant(words, _RHS))
         lhs, rhs = microkernel.prepare_lhs(builder, lhs), microkernel.prepare_rhs(builder, rhs)
@@ -66,14 +66,14 @@ def _make_spin(microkernel: Microkernel, accumulators: int) -> Any:
 
 
 def _unknown(builder: Any, value: Any) -> Any:
-    """Emit nothing, but let LLVM take a vector for another one: it would multiply equal ones only once."""
+    """Emit nothing, but hide from LLVM that a vector is the same: it would multiply equal vectors only once."""
     registers = next(letter for name, letter in _REGISTERS.items() if name in isa.target_features())
     return builder.asm(ir.FunctionType(value.type, [value.type]), "", f"={registers},0", [value], side_effect=True)
 
 
 @kernel
 def multiply_amx(part, parts, turns, done):
-    """Do what `multiply` does by the tile registers of AMX, with tiles of zeros."""
+    """Do what `multiply` does with AMX's tile registers and tiles of zeros."""
     configure_tiles()
     multiply_tiles(turns)
     release_tiles()

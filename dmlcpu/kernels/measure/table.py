@@ -1,4 +1,4 @@
-"""The kernels that measure the machine. Those that multiply do so by the instruction of the products' kernels."""
+"""The kernels that measure the machine. Those that multiply use the instructions of the products' kernels."""
 
 from dmlcpu.kernels.gemm.table import TARGETS, TILES
 from dmlcpu.kernels.registry import Made, Row

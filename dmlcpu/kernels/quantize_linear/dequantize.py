@@ -52,7 +52,7 @@ def dequantize(part, parts, x, scale, zero, y, works, scratch):
 
 @inlined
 def differences(x, start, begin, count, block, work, space):
-    """Fill space.x with differences of elements of 32 bits and zero points, rounded once; the zero points become 0."""
+    """Fill space.x with 32-bit elements less their zero points, rounded once; the zero points become 0."""
     line, zeros = as_words(space.words, 0, x), as_words(space.zero_words, 0, x)
     gather(x, start, work.x.step, 1, begin, count, False, line)
     flip, done, group = np.uint32(work.x.flip), 0, 0

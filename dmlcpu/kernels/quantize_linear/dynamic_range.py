@@ -1,7 +1,7 @@
 """The kernels that find the range of x, and the scale and zero point for it.
 
-Floats are compared as integers whose order is theirs: vectors of integers have a minimum and a maximum, and NaNs are
-beyond the infinities.
+Floats are compared as integers that have the same order, because processors have vector instructions for the minimum
+and maximum of integers, and because NaNs are then beyond the infinities.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ def find_range(part, parts, x, works, scratch):
 
 @inlined
 def extremes_of_tile(x, start, begin, work, space):
-    """Return the least and the greatest key of the tile of a run that has its elements from `begin` on."""
+    """Return the least and the greatest key of a run's tile, whose elements begin at `begin`."""
     count = min(work.tile, work.n - begin)
     gathered = as_words(space.words, 0, x)
     if work.x.step != 1:
@@ -65,7 +65,7 @@ def extremes(line, count, ahead):
 
 @device
 def value_of(key, kind):
-    """Return the float32 that a key stands for."""
+    """Return the float32 of a key."""
     if kind != FLOAT32:
         bits = np.uint32((key ^ ((key >> 15) & 0x7FFF)) & 0xFFFF)
         return float16_to_float32(bits) if kind == FLOAT16 else bfloat16_to_float32(bits)
@@ -116,7 +116,7 @@ def settle_rows(part, parts, x, scale, zero, found, works, scratch):
 
 @inlined
 def scale_of(least, greatest, work):
-    """Return the range between two keys, 0 in it, and the scale and zero point for it if it is finite."""
+    """Return the range between two keys, extended to 0, and its scale and zero point if it is finite."""
     low, high = value_of(least, work.x.kind), value_of(greatest, work.x.kind)
     width = np.float32(high - low)
     step = np.float32(width / np.float32(255))

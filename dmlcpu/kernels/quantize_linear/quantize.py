@@ -55,7 +55,7 @@ def load_tile(x, start, begin, count, tensor, space):
 def load_parameters(scale, zero, row, begin, count, work, space):
     """Fill scales and zero points of a tile with float32, and return how many elements share one.
 
-    Where many do, there is one for each block. Otherwise there is one for each element, and 1 is returned.
+    If many do, one is written for each block; otherwise one for each element, and 1 is returned.
     """
     block, first, few = work.block, begin, count
     if block >= LONG:

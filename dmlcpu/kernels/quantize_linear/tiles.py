@@ -1,4 +1,4 @@
-"""Tiles: elements of any step and type become float32 side by side, and the words of results find their places."""
+"""Tiles: elements of any step and type become adjacent float32, and results are written to where they belong."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from dmlcpu.runtime.jit import device
 def gather(words, start, step, block, first, count, is_packed, line):
     """Write the words of elements first, first + 1, ... to line[:count]; element i is at start + i // block * step.
 
-    is_packed: two elements are in a byte.
+    is_packed: a byte has two elements.
     """
     if block == 1 and step == 1 and not is_packed:
         row = words[start + first : start + first + count]
@@ -37,7 +37,7 @@ def gather(words, start, step, block, first, count, is_packed, line):
 
 @device
 def convert(line, count, kind, mask, flip, floats):
-    """Write words as float32 to floats[:count]; exact, but for integers beyond 24 bits, which are rounded."""
+    """Write words as float32 to floats[:count]; exact, except that integers beyond 24 bits are rounded."""
     bits = as_words(floats, 0, np.uint32)
     if kind == FLOAT32:
         for i in range(count):
@@ -57,7 +57,7 @@ def convert(line, count, kind, mask, flip, floats):
 
 @device
 def round_to_16_bits(floats, count, kind, line):
-    """Write float32 as float16 or bfloat16 to line[:count]; a NaN is quiet, without sign and payload."""
+    """Write float32 as float16 or bfloat16 to line[:count]; any NaN becomes quiet, without sign and payload."""
     if kind == FLOAT16:
         for i in range(count):
             line[i] = float32_to_float16(floats[i])

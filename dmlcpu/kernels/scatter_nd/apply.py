@@ -6,13 +6,13 @@
         own     = the offsets in the owned range
         out[own] is overwritten with the updates, or reduced with them
 
-Every share reads all tuples and applies its own updates in index order. So no two threads touch one element, the last
-update wins, and sums have one order: the result does not depend on the number of shares.
+Every share reads all tuples and applies its own updates in index order. So no two threads touch the same element, the
+last update wins, and sums have one order: the result does not depend on the number of shares.
 
-Single elements, except 16-bit floats that are reduced, have no owned ranges. One share applies all updates: that takes
-less time than another share needs to find its own updates. Order does not matter for sums of integers and for extremes.
-If the output is also small, each share has some of the updates, and an accumulator. Then the plan merges the
-accumulators, in order.
+Single elements, except 16-bit floats that are reduced, have no owned ranges. One share applies all updates, which takes
+less time than a second share would need to find its own. The order does not matter for sums of integers and for
+extremes. If the output is small as well, each share takes some of the updates and has an accumulator, and the plan
+merges the accumulators, in order.
 """
 
 import numpy as np
@@ -31,20 +31,20 @@ from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
 
 # Slices of LONG bytes and more are prefetched AHEAD slices ahead, up to MOST_AHEAD bytes of the first run, because each
-# begins somewhere else. Measured on a Xeon with VNNI, 100,000 rows of 256 float32 added to 30,000: no prefetch 9.4 ms,
-# one ahead 7.8, two 7.2, four 7.9. Shorter slices are prefetched a block at once, like single elements: 131,072 rows of
-# 16 into 262,144, each in two cache lines, take 2.7 ms, without it 3.9; each in one line, 2.6 either way.
+# begins at another place. Measured on a Xeon with VNNI, 100,000 rows of 256 float32 added to 30,000: no prefetch 9.4
+# ms, one ahead 7.8, two 7.2, four 7.9. Shorter slices are prefetched a block at once, like single elements: 131,072
+# rows of 16 into 262,144 take 2.7 ms if each is in two cache lines, without prefetch 3.9; in one line, 2.6 either way.
 LONG, AHEAD, MOST_AHEAD = 256, 2, 4096
 HALF_BYTES = 2
-NEAR = 1 << 14  # elements of an output that stays in the first caches
+NEAR = 1 << 14  # an output of so many elements stays in the first caches
 
 
 @kernel
 def apply(part, parts, x, indices, updates, out, works, scratch):
     """Copy the share's range of x to out, unless x is empty, and write the updates in it.
 
-    Work that is serial has one share, or out holds an accumulator for each share. For sums, the accumulators of later
-    shares begin with 0; for extremes all begin with x.
+    Serial work has one share, or `out` has an accumulator for each share. For sums, the accumulators of later shares
+    begin with 0; for extremes, all begin with x.
 
     x, updates, out: elements of one type; x: laid out like out. indices: as uint32. If this kernel validates, it
     reports the place of the first bad coordinate, or VALID, in scratch[part].
@@ -79,7 +79,7 @@ def apply(part, parts, x, indices, updates, out, works, scratch):
 
 @device
 def bounds_of(tuples):
-    """Return the bounds of indices where they lie; narrow ones are read as uint32."""
+    """Return the bounds of indices that are read in place; narrow ones are read as uint32."""
     return bounds_within(tuples.sizes[0], tuples.is_wide, tuples.is_signed)
 
 
@@ -87,7 +87,7 @@ def bounds_of(tuples):
 def apply_places(first, last, indices, updates, out, work, block):
     """Apply updates first, ..., last - 1 of single elements; return the place of a bad index, or VALID.
 
-    Indices that are places are read where they lie. Others are linearized, unless they are in the block already.
+    Indices that are places are read directly. Others are linearized, unless the block has their offsets already.
     """
     tuples, u, step, is_wide = work.tuples, work.updates.start, work.updates.strides[0], work.tuples.is_wide != 0
     is_linearized = work.validation == BY_BLOCK
@@ -103,7 +103,7 @@ def apply_places(first, last, indices, updates, out, work, block):
             report = linearize(indices, tuples, begin, end, work.writing_mode, block.offsets)
             if report != VALID:
                 return report
-            # A processor cannot load these elements ahead: before them it would have to linearize the next block.
+            # A processor cannot load these elements ahead, because it would first have to linearize the next block.
             for j in range(end - begin if out.size > NEAR else 0):
                 prefetch(out, block.offsets[j])
         narrow = indices[tuples.start + tuples.strides[0] * begin :]
@@ -120,7 +120,7 @@ def apply_places(first, last, indices, updates, out, work, block):
     return VALID
 
 
-# Inlined into its one caller: a call took 20 ns a block.
+# Inlined into its only caller, because a call took 20 ns a block.
 @inlined
 def apply_block(begin, end, owned, indices, updates, out, work, block):
     """Apply a block's updates that are in the owned range; return the place of a bad coordinate, or VALID."""
@@ -160,7 +160,7 @@ def apply_slices(found, begin, updates, out, work, block):
         if is_long and slices.is_packed and j + AHEAD < found:
             prefetch_run(updates, sources[j + AHEAD], most)
             prefetch_run(out, own[j + AHEAD], most)
-        # Most updates are rows, of so little work that a call would take half of the time.
+        # Most updates are rows with so little work that a call would take half of the time.
         if is_row and work.reduction == OVERWRITE:
             copy_run(out, own[j], updates, sources[j], length)
         elif is_row:
@@ -174,7 +174,7 @@ def apply_slices(found, begin, updates, out, work, block):
 
 @device
 def prefetch_run(array, begin, n):
-    """Prefetch array[begin : begin + n]; if it does not start a cache line, it ends in one line more."""
+    """Prefetch array[begin : begin + n], and one line more if it does not start at a cache line."""
     for i in range(0, n, line_of(array)):
         prefetch(array, begin + i)
     prefetch(array, begin + n - 1)

@@ -1,10 +1,10 @@
 """The writing pass for updates that were partitioned: threads take buckets, the fullest first, until none is left.
 
-A thread copies the range of its bucket, unless in place, and applies the updates in it in index order. So no two
-threads touch one element, and the result is a plain loop's.
+A thread copies the range of its bucket, unless the call is in place, and applies the bucket's updates in index order.
+So no two threads touch the same element, and the result is that of a plain loop.
 
-A short range is updated in the thread's own workspace and written once: it may share its cache lines with neighbouring
-ranges, and all of them are written to most often.
+A short range is updated in the thread's workspace and then written once, because it may share cache lines with
+neighbouring ranges, and short ranges are those that get the most updates.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ def take_bucket(buckets, scratch):
 
 @device
 def pairs_of(part, bucket, buckets, scratch):
-    """Return where the pairs of a share in a bucket begin, and their number."""
+    """Return where a share's pairs of a bucket begin, and how many there are."""
     its = share_space_of(part, buckets, scratch)
     begin = its.limits[bucket] - its.counts[bucket]
     return begin, its.ends[bucket] - begin
@@ -56,7 +56,7 @@ def apply_buckets(part, parts, x, updates, out, works, scratch):
         if bucket < 0:
             break
         first, last = firsts[bucket], firsts[bucket + 1]
-        if x.size > 0:  # into the caches: it is written to next
+        if x.size > 0:  # by way of the caches, because it is written to next
             copy_range(x, out, first, last)
         owned, short = out[first:last], last - first if last - first <= BLOCK else 0
         move(short, owned, near)

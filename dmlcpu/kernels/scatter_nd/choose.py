@@ -1,4 +1,4 @@
-"""What an update is to the kernels, and when bad indices are looked for: for plans and for compiled callers."""
+"""The kind of an update, and when indices are validated; for plans and for compiled callers."""
 
 from dmlcpu.kernels.scatter_nd.reduction import ADD, OVERWRITE, PLAIN
 from dmlcpu.kernels.scatter_nd.work import (
@@ -18,9 +18,9 @@ from dmlcpu.runtime.jit import shared
 
 @shared
 def kind_of(size: int, is_even: bool, has_places: bool, in_vectors: bool, reduction: int) -> int:
-    """Return what an update of `size` words is.
+    """Return the kind of an update of `size` words.
 
-    is_even: it is one run, evenly spaced from the next; has_places: of one index, a place in the output.
+    is_even: it is one run, evenly spaced from the next; has_places: it has one index, which is a place in the output.
     """
     if is_even and size == 1:
         return PLACES if has_places else ELEMENTS
@@ -29,9 +29,9 @@ def kind_of(size: int, is_even: bool, has_places: bool, in_vectors: bool, reduct
 
 @shared
 def is_serial(kind: int, reduction: int, half: int) -> bool:
-    """Return whether shares own no ranges of the output: for single elements, except halves that are reduced.
+    """Return whether shares own no ranges of the output: true for single elements, except halves that are reduced.
 
-    To skip an update of a half (float16, bfloat16) takes less time than to reduce it, so owners do that.
+    Skipping an update of a half (float16, bfloat16) takes less time than reducing it, so halves have owners.
     """
     return kind in (ELEMENTS, PLACES) and (reduction == OVERWRITE or half == PLAIN)
 
@@ -40,7 +40,7 @@ def is_serial(kind: int, reduction: int, half: int) -> bool:
 def validation_of(mode: int, count: int, can_copy: bool) -> int:
     """Return when indices are validated, if updates are not partitioned and the output is in order.
 
-    can_copy: a copy of the output costs less than to look at all indices once more.
+    can_copy: copying the output takes less time than reading all indices once more.
     """
     if mode == RAISE and 0 < count <= BLOCK:
         return BY_BLOCK
@@ -49,5 +49,5 @@ def validation_of(mode: int, count: int, can_copy: bool) -> int:
 
 @shared
 def writing_mode_of(mode: int, validation: int) -> int:
-    """Return the mode of the kernels that write: what was validated is in range, or was changed since."""
+    """Return the mode of the kernels that write: validated indices are in range, unless they were changed since."""
     return DROP if mode == RAISE and validation == BEFOREHAND else mode

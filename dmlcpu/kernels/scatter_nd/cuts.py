@@ -1,12 +1,12 @@
-"""The ranges of buckets: how the output is cut, so that threads can share even updates that meet.
+"""The ranges of buckets: how the output is cut, so that threads share the work even if many updates meet.
 
-Some ranges have equal lengths that suit the caches. The others are quantiles of a sample of offsets: each holds about
-equally many updates. An element, or slice, that gets more updates has its own range.
+Some ranges have equal lengths that suit the caches. The bounds of the others are quantiles of a sample of offsets, so
+each gets about equally many updates. An element, or slice, that gets more updates has its own range.
 
-The bucket of an offset is looked up: the output is cut into bins, and a table has the first bucket of each bin. Ranges
-begin where bins do, unless a bin holds the updates of several ranges; only there are buckets searched. A few bins where
-those of very many meet, have finer tables: with Zipf indices a search took 22 ns more for each update (Zen 3). Without
-a sample, bins are the ranges, and nothing is looked up: the table took 3 ns more.
+A table gives the bucket of an offset: the output is cut into bins, and the table has the first bucket of each bin.
+Ranges begin where bins begin, unless a bin has the updates of several ranges; only in such bins buckets are searched.
+A few bins with very many ranges have finer tables: with Zipf indices a search took 22 ns more for each update (Zen 3).
+Without a sample, bins are the ranges, and no table is read, which would take 3 ns more.
 """
 
 import numpy as np
@@ -20,12 +20,12 @@ from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
 
 FINE_BITS = MOST_BINS.bit_length() - 1
-FEW = 4  # ranges in a bin: with fewer, a search is as short as the way to a finer table
+FEW = 4  # with fewer ranges in a bin, a search takes no longer than a finer table
 
 
 @kernel
 def sample(part, parts, indices, works, scratch):
-    """Write a share of the offsets of updates at even steps to where pairs will be. indices: as uint32."""
+    """Write a share of a sample, offsets of updates at even steps, to where pairs will be. indices: as uint32."""
     work = record_at(works, 0, WORK)
     samples, count, found = work.buckets.samples, work.tuples.count, scratch[work.buckets.pairs :]
     first, last = share(part, parts, samples)
@@ -36,7 +36,7 @@ def sample(part, parts, indices, works, scratch):
 
 @kernel
 def cut(_, parts, works, scratch):
-    """Write the CUTS that follow from a sample, which is sorted, or from none."""
+    """Write the CUTS of a sorted sample, or of none."""
     work = record_at(works, 0, WORK)
     buckets, cuts = work.buckets, cuts_of(work.buckets, scratch)
     firsts, bins, count = cuts.firsts, bins_of(buckets), 0
@@ -56,7 +56,7 @@ def cut(_, parts, works, scratch):
 
 @kernel
 def order(_, parts, works, scratch):
-    """Write the order in which threads take the buckets of a turn, and how many updates the fullest has."""
+    """Write the order in which threads take the buckets of a turn, and the number of updates in the fullest."""
     buckets = record_at(works, 0, WORK).buckets
     cuts, shares = cuts_of(buckets, scratch), buckets.shares
     count, firsts, keys = cuts.count, cuts.firsts, cuts.order
@@ -79,7 +79,7 @@ def order(_, parts, works, scratch):
 
 @device
 def fill_tables(size, buckets, cuts):
-    """Write the first bucket of each bin, or the number of a finer table, which bins where many ranges begin have."""
+    """Write the first bucket of each bin or, if many ranges begin in the bin, the number of its finer table."""
     firsts, count, bits, bucket, tables = cuts.firsts, cuts.count, buckets.bits, 0, 0
     shift = fine_shift(bits)
     for number in range(bins_of(buckets)):
@@ -106,13 +106,13 @@ def bucket_from(offset, bucket, count, firsts):
 
 @device
 def fine_shift(bits):
-    """Return how many of the lower bits of an offset a finer table leaves out."""
+    """Return how many of the lower bits of an offset a finer table ignores."""
     return max(bits - FINE_BITS, 0)
 
 
 @device
 def bins_of(buckets):
-    """Return into how many bins the output is cut."""
+    """Return how many bins the output is cut into."""
     return (buckets.span - 1 >> buckets.bits) + 1
 
 
@@ -124,14 +124,14 @@ def slice_from(offset, size):
 
 @device
 def find_firsts(sampled, size, buckets, firsts):
-    """Write where ranges may begin, in no order and some twice; return how many. sampled: sorted offsets."""
+    """Write where ranges may begin, unsorted and some of them twice; return how many. sampled: sorted offsets."""
     bits, steps, found, before = buckets.bits, buckets.steps, 0, -1
     for i in range(buckets.evens):
         firsts[found] = slice_from(i * bins_of(buckets) // buckets.evens << bits, size)
         found += 1
     for i in range(steps):
         at = sampled[i * buckets.samples // steps]
-        if at == before or at < 0:  # offsets below 0 are of skipped updates
+        if at == before or at < 0:  # skipped updates have negative offsets
             continue
         if i + 1 < steps and sampled[(i + 1) * buckets.samples // steps] == at:
             firsts[found], firsts[found + 1] = at, at + size
@@ -146,15 +146,15 @@ def find_firsts(sampled, size, buckets, firsts):
 
 @device
 def bin_of(offset, bits, bins):
-    """Return the bin of an offset; that of skipped updates, whose offset is negative, is the extra last one."""
+    """Return the bin of an offset; skipped updates, whose offset is negative, have an extra bin, the last."""
     return np.uintp(min(np.uint64(offset) >> np.uint64(bits), bins))
 
 
 @device
 def find_buckets(offsets, count, buckets, scratch, found):
-    """Write the buckets of offsets[:count] to found, and instead of these offsets those within the ranges.
+    """Write the buckets of offsets[:count] to found, and make each offset relative to its range.
 
-    Offsets of skipped updates are negative; their bucket is the extra last one.
+    Skipped updates have negative offsets and an extra bucket, the last.
     """
     cuts, bits, bins = cuts_of(buckets, scratch), buckets.bits, np.uint64(bins_of(buckets))
     if buckets.samples == 0:

@@ -1,6 +1,6 @@
 """Index tuples become offsets in the output.
 
-Offsets are not kept: linearizing a block of tuples again, in vectors, takes no longer than reading its offsets.
+Offsets are not kept, because linearizing a block of tuples again, in vectors, takes no longer than reading its offsets.
 """
 
 from dmlcpu.kernels.scatter_nd.offsets import LANES, Indices, add_lines, load_index
@@ -21,10 +21,10 @@ def indices_of(words, tuples, first, t):
 def linearize(indices, tuples, first, last, mode, offsets):
     """Write the offsets of tuples first, ..., last - 1; return the place of the first bad coordinate, or VALID.
 
-    The place of a coordinate is its tuple's number times the coordinates of a tuple, plus its own number.
+    The place of a coordinate is its tuple's number times the coordinates of a tuple, plus its number in the tuple.
     """
     done = 0
-    if tuples.walk.dims == 1:  # evenly spaced: whole lines without a branch, unless an index is out of range
+    if tuples.walk.dims == 1:  # evenly spaced: no branch within a line, unless an index is out of range
         count, bad = (last - first) // LANES * LANES, 0
         for i in range(count):
             offsets[i] = tuples.out_start

@@ -12,21 +12,21 @@ from numba.core import cgutils, types
 from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, splat
 
 LANES = 8  # offsets in a line
-# Prefetch distance in words of indices: a block of wide indices, whose updates are applied in between.
-# Measured on a Xeon with VNNI, 4,000,000 pairs of int64 into 4096 x 4096, two threads, ms of the check: none 8.6, 256
-# and 512 words 6.0, 1,024 words 6.5, 2,048 words 8.8.
+# Prefetch distance in words of indices: a block of wide indices, because the updates of a block are applied in between.
+# Milliseconds of the check on a Xeon with VNNI, 4,000,000 pairs of int64 into 4096 x 4096, two threads: without
+# prefetch 8.6, 256 and 512 words ahead 6.0, 1,024 words 6.5, 2,048 words 8.8.
 PREFETCH = 512
 _WORD, _LONG = ir.IntType(32), ir.IntType(64)
 _LINE = ir.VectorType(_LONG, LANES)
 
 
 def _lines(builder: Any, count: Any) -> Any:
-    """Emit a loop over the lines of `count` offsets; (index, _) of the first of each."""
+    """Emit a loop over the lines of `count` offsets, which gives (index, _) of the first offset of each."""
     return cgutils.for_range_slice(builder, _LONG(0), count, _LONG(LANES), inc=True)
 
 
 def _extend(builder: Any, words: Any, signed: Any, kind: Any) -> Any:
-    """Emit 64 bits of each word, by its sign if it has one."""
+    """Emit the extension of words to 64 bits, with their sign if they have one."""
     is_signed = cgutils.is_not_null(builder, signed)
     return builder.select(is_signed, builder.sext(words, kind), builder.zext(words, kind))
 
@@ -63,7 +63,7 @@ def _count_from_start(builder: Any, indices: Indices, count: Any, use: Callable[
     from_end = splat(builder, builder.select(is_signed, indices.size, _LONG(0)), LANES)
     greatest = splat(builder, builder.sub(indices.size, _LONG(1)), LANES)
     zeros = ir.Constant(_LINE, [0] * LANES)
-    bad = cgutils.alloca_once_value(builder, zeros)  # negative: out of range
+    bad = cgutils.alloca_once_value(builder, zeros)  # negative if any index is out of range
 
     def emit_lines(kind: Any, stride: Any = None) -> None:
         with _lines(builder, count) as (index, _):
@@ -129,9 +129,9 @@ def is_any_out(builder, indices, count) -> types.intp:
 
 
 def _compress(builder: Any, vector: Any, flags: Any) -> Any:
-    """Emit the flagged elements of a vector, moved to its front; the other lanes are undefined."""
+    """Emit a vector with the flagged elements at its front; the other lanes are undefined."""
     kind = vector.type
-    if kind.element in (ir.IntType(8), ir.IntType(16)):  # few processors do this with elements as small
+    if kind.element in (ir.IntType(8), ir.IntType(16)):  # few processors do this with such small elements
         wide = ir.VectorType(_WORD, LANES)
         return builder.trunc(_compress(builder, builder.zext(vector, wide), flags), kind)
     name = f"llvm.experimental.vector.compress.v{LANES}{kind.element.intrinsic_name}"
@@ -146,7 +146,7 @@ def _is_between(builder: Any, offsets: Any, first: Any, last: Any) -> Any:
 
 
 def _select(builder: Any, flags: Any, found: Any, *lines: tuple[Any, Any]) -> None:
-    """Emit stores of the flagged elements of lines, each to its array, after the `found` ones."""
+    """Emit stores of the flagged elements of lines, each to its own array, after the `found` elements."""
     at = builder.load(found)
     for line, array in lines:
         array.store(_compress(builder, line, flags), at)
@@ -173,8 +173,8 @@ def select_range(builder, offsets, count, first, last, own, numbers) -> types.in
 def select_places(builder, indices, values, begin, count, owned, own, chosen) -> types.intp:
     """Write those of `count` packed indices that are in an `Owned` range to own, and their values to chosen.
 
-    values: from values[begin] on. Return how many there are, or -1 if any is out of range. In one pass places and
-    values stay in registers.
+    values: from values[begin] on. Return how many there are, or -1 if any is out of range. One pass does both, so that
+    places and values stay in registers.
     """
     found = cgutils.alloca_once_value(builder, _LONG(0))
 

@@ -1,4 +1,4 @@
-"""Owner computes: each share alone writes its range of the output; the thread that copies a range updates it."""
+"""The owner computes: only one share writes to a range of the output, and the thread that copies a range updates it."""
 
 from typing import NamedTuple
 
@@ -13,10 +13,10 @@ from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import CACHE_LINE
 
 FALSE_SHARING = 128  # bytes: processors fetch cache lines in pairs
-# Outputs of this many bytes are copied past the caches, which saves reading them first. The system's memcpy does so
-# too, but decides by the bytes of one thread. Two threads, ms, by memcpy and past the caches: 16 MB 0.74 and 0.51, 64
-# MB 5.7 and 3.4, 154 MB 14.0 and 7.9, 256 MB 13.1 and 12.9. With a read of all of it afterwards: 8 MB 0.76 and 0.88,
-# 16 MB 2.14 and 1.82, 154 MB 25.9 and 19.7.
+# Outputs of so many bytes are copied past the caches, which saves reading them first. The system's memcpy also does
+# this, but decides by the bytes of one thread. Milliseconds of two threads, by memcpy and past the caches: 16 MB 0.74
+# and 0.51, 64 MB 5.7 and 3.4, 154 MB 14.0 and 7.9, 256 MB 13.1 and 12.9. If all of it is read afterwards: 8 MB 0.76 and
+# 0.88, 16 MB 2.14 and 1.82, 154 MB 25.9 and 19.7.
 NON_TEMPORAL = 16_000_000
 
 
@@ -42,17 +42,17 @@ def lines_of(out):
 
 @device
 def owned_range(part, parts, copies, indices, work, lines, sample):
-    """Return the range of a share. Every range gets about as much work: updates, and the copy if shares copy.
+    """Return the range of a share. All ranges get about the same work: updates, and the copy if shares copy.
 
-    Its bounds are even, if that will do for a copy; or quantiles of a sample of offsets, the same for every share.
-    sample: int64, room for BLOCK. `last` may be after the last word of the output.
+    Copied ranges have equal lengths if that shares the work evenly. Other bounds are quantiles of a sample of offsets,
+    the same in every share. sample: int64, room for BLOCK. `last` may be after the last word of the output.
     """
     if parts == 1:
         return Owned(0, np.iinfo(np.int64).max)
     tuples, mode = work.tuples, DROP if work.writing_mode == RAISE else work.writing_mode
     copied = work.ranges.copied if copies else 0
-    # One offset for 4,096 elements costs little. With 16 offsets of a permutation, one of two shares got 68 % of the
-    # updates; with 256, 53 %.
+    # One offset for 4,096 elements costs little. With a sample of 16 offsets of a permutation, one of two shares got
+    # 68 % of the updates; with 256, 53 %.
     most = min(BLOCK, max(8 * parts, tuples.count * work.slices.length >> 12))
     count = min(max(most * (BLOCK - copied) // BLOCK, 1), tuples.count)
     for i in range(count):
@@ -63,7 +63,7 @@ def owned_range(part, parts, copies, indices, work, lines, sample):
         begin, end = begin * work.ranges.size, end * work.ranges.size
     else:
         evens = min(count * copied // max(BLOCK - copied, 1), BLOCK - count)
-        for i in range(evens):  # these stand for the copy
+        for i in range(evens):  # these represent the copy
             sample[count + i] = i * work.ranges.count // evens * work.ranges.size
         sort_by_insertion(sample, count + evens)
         begin, end = share(part, parts, count + evens)
@@ -75,12 +75,12 @@ def owned_range(part, parts, copies, indices, work, lines, sample):
 
 @device
 def is_spread(sample, count, parts, ranges):
-    """Return whether even ranges have about as much work, by the first `count` offsets of a sample."""
+    """Return whether ranges of equal length get about the same work, by the first `count` offsets of a sample."""
     for part in range(1, parts):
         bound, before = part * ranges.count // parts * ranges.size, 0
         for i in range(count):
             before += sample[i] < bound
-        # Of 256 offsets of a permutation, 8 more or less are before the middle: the standard deviation.
+        # 8 is the standard deviation of how many of 256 offsets of a permutation are before the middle.
         if abs(before * parts - part * count) * (BLOCK - ranges.copied) * 8 > parts * count * BLOCK:
             return False
     return True
@@ -88,9 +88,9 @@ def is_spread(sample, count, parts, ranges):
 
 @device
 def bound_at(offset, copies, ranges, lines):
-    """Return where ranges meet near the offset of an update; offsets below 0 are of skipped updates.
+    """Return where ranges meet near the offset of an update; skipped updates have negative offsets.
 
-    A share that copies owns whole slices, where these lie in order. Otherwise it owns whole pairs of cache lines.
+    A share that copies owns whole slices if these lie in order. Otherwise it owns whole pairs of cache lines.
     """
     if copies and ranges.size != 1:
         return max(offset, 0)
@@ -113,7 +113,7 @@ def sort_by_insertion(numbers, count):
 def line_before(offset, lines):
     """Return the last offset up to this one that starts a pair of cache lines, at least 0.
 
-    Ranges end there: an update of a line that two threads write to takes a hundred times as long.
+    Ranges end there, because an update of a line that two threads write to takes a hundred times as long.
     """
     return max(offset - (offset + lines.skew) % lines.size, 0)
 

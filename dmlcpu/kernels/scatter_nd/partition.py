@@ -1,8 +1,8 @@
-"""Updates are put into buckets, each of which holds those of a range of the output, in index order.
+"""Updates are put into buckets: one for each range of the output, with its updates in index order.
 
 A bucket has pairs of an offset within its range and a value: the update itself if it is one element, else its number.
-Each share puts its updates after those of earlier shares. If there are very many, some of them are partitioned and
-applied, then the next ones: in rounds, so that the pairs take little memory.
+Each share puts its updates after those of earlier shares. Very many updates are partitioned and applied in several
+*turns*, so that the pairs take little memory.
 """
 
 from typing import NamedTuple
@@ -19,11 +19,11 @@ from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
 
-WHOLE = -1  # in the place of a turn: all updates, which are validated and not yet counted
+WHOLE = -1  # instead of a turn: all updates, which are validated and not yet counted
 
 
 class Pair(NamedTuple):
-    """The layout of an offset within a range and a value in one or two cells."""
+    """The layout of a pair, an offset within a range and a value, in one or two cells."""
 
     cells: int
     offset_step: int  # uint32 words from pair to pair
@@ -65,7 +65,7 @@ def clear_histogram(part, buckets, scratch):
 def add_to_histogram(part, block, count, buckets, scratch):
     """Count the first offsets of a block into a share's histogram."""
     counts, found, offsets = share_space_of(part, buckets, scratch).counts, block.numbers, block.offsets
-    if buckets.samples == 0:  # in one loop: two took 1 ns more for an offset
+    if buckets.samples == 0:  # one loop, because two took 1 ns more for an offset
         bits, bins = buckets.bits, np.uint64(bins_of(buckets))
         for i in range(count):
             counts[bin_of(offsets[i], bits, bins)] += 1
@@ -79,13 +79,13 @@ def add_to_histogram(part, block, count, buckets, scratch):
 def find_bounds(part, buckets, scratch):
     """Write where a share's pairs of each bucket must end, and where they end so far, which is where they begin.
 
-    They follow all earlier buckets and the pairs of earlier shares, and start a cache line.
+    They come after all earlier buckets and the pairs of earlier shares, and start at a cache line.
     """
     mine, count = share_space_of(part, buckets, scratch), cuts_of(buckets, scratch).count
     ends, limits = mine.ends, mine.limits
     for bucket in range(count):
         ends[bucket] = limits[bucket] = 0
-    for other in range(buckets.shares):  # one after the other: each read of another thread's memory is a whole line
+    for other in range(buckets.shares):  # one after the other, as reading another thread's memory moves whole lines
         counts = share_space_of(other, buckets, scratch).counts
         for bucket in range(count):
             pairs = counts[bucket] + PAIRS - 1 & -PAIRS
@@ -131,7 +131,7 @@ def partition(part, parts, indices, updates, works, scratch):
 
 @device
 def put_pairs(part, count, block, values, u, step, buckets, scratch):
-    """Put a block's offsets, within ranges, and values, `step` apart from u on, into the buckets of a share."""
+    """Put a block's offsets within ranges, and its values, which are `step` apart from u on, into a share's buckets."""
     mine, offsets, found = share_space_of(part, buckets, scratch), block.offsets, block.numbers
     limits, ends, buffers, pairs = mine.limits, mine.ends, mine.buffers, scratch[buckets.pairs :]
     near_offsets, near_values = as_words(buffers, 0, np.uint32(0)), as_words(buffers, 0, values)
@@ -144,7 +144,7 @@ def put_pairs(part, count, block, values, u, step, buckets, scratch):
         near_offsets[at * np.uintp(pair.offset_step)] = offsets[i]
         near_values[at * np.uintp(pair.value_step) + np.uintp(pair.value_at)] = values[np.uintp(u + i * step)]
         ends[bucket] = to + 1
-        # If another thread changed indices since they were counted, do not write beyond the counted pairs.
+        # If another thread changed indices after they were counted, do not write beyond the counted pairs.
         if to & PAIRS - 1 == PAIRS - 1 and to < limits[bucket] + PAIRS - 1:
             stream(buffers, np.intp(bucket) * a_line, pairs, (to - PAIRS + 1) * pair.cells, a_line)
 

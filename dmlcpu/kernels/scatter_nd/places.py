@@ -1,8 +1,8 @@
-"""Loops that update single elements one after the other, on one thread, in LLVM's instructions.
+"""Loops in LLVM's instructions that update single elements one after the other, on one thread.
 
-For each update a loop loads the index and the value, checks the index, and updates the element, and does nothing else.
-So a processor has the loads of many updates under way at once. Two threads that each read all indices and apply their
-own updates were slower: they mispredict branches (Zen 3 and Zen 4, 900 to 1,000,000 elements).
+For each update a loop only loads the index and the value, checks the index, and updates the element. So a processor has
+the loads of many updates under way at once. Two threads that each read all indices and apply their own updates were
+slower, because they mispredict branches (Zen 3 and Zen 4, 900 to 1,000,000 elements).
 """
 
 import functools
@@ -16,26 +16,27 @@ from numba.core import cgutils, types
 from dmlcpu.runtime.intrinsics import Strided, emit_prefetch, emitted
 from dmlcpu.runtime.jit import device
 
-# Updates in a turn of a loop. Measured on Zen 4, 4,000,000 float32 added to 1,000, ns an update: 1 0.83, 2 0.66. With 4
-# the addresses do not fit the registers: 250,000 that overwrite 10,000 take 0.83 ns, with 2 0.55.
+# Updates in an iteration of a loop. Nanoseconds for an update when 4,000,000 float32 are added to 1,000 (Zen 4): 0.83
+# with 1 update, 0.66 with 2. With 4 the addresses do not fit the registers: if 250,000 updates overwrite 10,000
+# elements, an update takes 0.83 ns, and with 2 only 0.55.
 _TURN = 2
-_PACKED_TURN = 8  # of elements that are read from one line
+_PACKED_TURN = 8  # the same, if elements are read from one line
 _LONG = ir.IntType(64)
-# Weights of a branch. With them LLVM does not make it a select, which would lengthen the chain of a hot element.
+# Weights of a branch. They keep LLVM from making it a select, which would lengthen a hot element's chain of updates.
 _USUAL = 100_000, 1
 
 
 class Bounds(NamedTuple):
     """Which places are valid."""
 
-    limit: Any  # from it on `from_end` is added to a place, modulo 2**64
+    limit: Any  # `from_end` is added, modulo 2**64, to places that are not below it
     size: Any  # then those from 0 to size - 1 are valid
     from_end: Any
 
 
 @device
 def bounds_within(size, is_wide, is_signed):
-    """Return the bounds of indices of a dimension where they lie; narrow ones are read as uint32."""
+    """Return the bounds of a dimension's indices that are read in place; narrow ones are read as uint32."""
     size = np.int64(size)
     if is_signed == 0:
         return Bounds(size, size, np.int64(0))
@@ -45,7 +46,7 @@ def bounds_within(size, is_wide, is_signed):
 
 
 class Table(NamedTuple):
-    """Where in an array the places of a line are: place p of number n at first + n * step + p * scale."""
+    """Where in an array the places of lines are: place p of number n is at first + n * step + p * scale."""
 
     array: Any
     first: Any
@@ -54,7 +55,7 @@ class Table(NamedTuple):
 
 
 class _Loop(NamedTuple):
-    """What all loops are given, as LLVM's values and `Elements`."""
+    """The arguments of all loops, as LLVM values and `Elements`."""
 
     builder: Any
     places: Strided
@@ -62,13 +63,13 @@ class _Loop(NamedTuple):
     values: Strided
     first: Any
     out: Any
-    at: Callable[[Any, Any], Any]  # emits where in `out` a place is, of its number and the place
-    refused: Any  # where the number of the first update out of range is stored
+    at: Callable[[Any, Any], Any]  # emits, of a number and its place, where in `out` the place is
+    refused: Any  # the variable for the number of the first update out of range
     done: Any
 
 
 def _arithmetic(name: str) -> Callable[[_Loop, Any, Any], Any]:
-    """Return what emits an operation: of integers by its name in LLVM, or of floats, where any NaN is the quiet one."""
+    """Return a function that emits the operation of an LLVM name; any NaN of floats becomes the quiet one."""
 
     def emit(loop: _Loop, mine: Any, update: Any) -> Any:
         if isinstance(mine.type, ir.IntType):
@@ -81,7 +82,7 @@ def _arithmetic(name: str) -> Callable[[_Loop, Any, Any], Any]:
 
 
 def _extreme(sign: str, is_signed: bool = False) -> Callable[[_Loop, Any, Any], Any]:
-    """Return what emits the minimum or maximum, as `reduce` of reduction.py has it; sign: compares update with mine."""
+    """Return a function that emits the minimum or maximum of reduction.py; sign: compares the update with mine."""
 
     def emit(loop: _Loop, mine: Any, update: Any) -> Any:
         builder = loop.builder
@@ -89,7 +90,7 @@ def _extreme(sign: str, is_signed: bool = False) -> Callable[[_Loop, Any, Any], 
             compare = builder.icmp_signed if is_signed else builder.icmp_unsigned
             return builder.select(compare(sign, update, mine), update, mine)
         chosen = builder.select(builder.fcmp_ordered(sign, update, mine), update, mine)
-        # A NaN among the updates wins, unless there is one already.
+        # A NaN among the updates wins, unless the element is one already.
         is_nan = _is_nan(builder, update)
         return _unless(builder, is_nan, chosen, lambda: builder.select(_is_nan(builder, mine), mine, update))
 
@@ -115,8 +116,8 @@ def _unless(builder: Any, is_rare: Any, usual: Any, emit: Callable[[], Any]) -> 
     return result
 
 
-# The numbers of reduction.py: overwrite, add, multiply, minimum, maximum; for integers with a sign, the last two.
-_FETCH = "fetch"  # in the place of these: values are not written to the table but read from it
+# The numbers of reduction.py: overwrite, add, multiply, minimum, maximum; for signed integers, the last two.
+_FETCH = "fetch"  # instead of these: values are read from the table, not written to it
 _COMBINED = (None, _arithmetic("add"), _arithmetic("mul"), _extreme("<"), _extreme(">"))
 _SIGNED = (_extreme("<", is_signed=True), _extreme(">", is_signed=True))
 
@@ -150,14 +151,14 @@ def _update(loop: _Loop, index: Any, ahead: int, combine: Any) -> None:
         return
     new = builder.load(at(loop.values))
     if combine is None:
-        # A store waits for its cache line in order, a prefetch does not. Measured on Zen 4, 1,000,000 float32 into
-        # 100,000, 500,000 and 1,000, ms without and with: 1.4 and 1.0, 1.7 and 1.4, 0.62 either way.
+        # Stores wait for their cache lines in order, prefetches do not. Milliseconds without and with prefetch (Zen 4),
+        # 1,000,000 float32 into 100,000: 1.4 and 1.0, into 500,000: 1.7 and 1.4, into 1,000: 0.62 either way.
         emit_prefetch(builder, target)
     builder.store(combine(loop, builder.load(target), new) if combine else new, target)
 
 
 def _update_all(loop: _Loop, combine: Any, turn: int = _TURN) -> None:
-    """Emit the updates from the first on: whole turns, then the rest one by one."""
+    """Emit the updates from the first on: several in an iteration, then the rest one by one."""
     builder, end = loop.builder, loop.places.count
     turns = builder.sub(end, builder.srem(builder.sub(end, loop.first), _LONG(turn)))
     for first, last, count in ((loop.first, turns, turn), (turns, end, 1)):
@@ -170,24 +171,24 @@ def _update_all(loop: _Loop, combine: Any, turn: int = _TURN) -> None:
 def update_places(builder, places, bounds, values, first, out, reduction) -> types.intp:
     """Update out[place] for the places from number `first` on, each with the value of its number.
 
-    places, values: Strided; places are int64 or uint32. Return the number of the first that is not valid, before which
-    this ends, or of places.
+    places, values: Strided; places are int64 or uint32. Return the number of the first invalid place, where the updates
+    end, or the number of places.
     """
     return _emit_all(builder, (places, bounds, values, first), out, lambda number, place: place, reduction)
 
 
 @emitted
 def update_lines(builder, places, bounds, values, first, table, reduction) -> types.intp:
-    """Do the same in a `Table`: each position has its own line, or all are in one line."""
+    """Do the same in a `Table`, in which each position has its own line, or all share one."""
     return _emit_all(builder, (places, bounds, values, first), table.array, _places_of(builder, table), reduction)
 
 
 @emitted
 def fetch_lines(builder, places, bounds, values, first, table) -> types.intp:
-    """Read elements of a `Table` instead, and write them to the places of values.
+    """Read elements of a `Table`, and write them to the places of values.
 
-    Places and values that are packed, with one packed line, take half as many instructions, so a processor has twice as
-    many loads under way: 64 elements of each of 4,096 lines of 50,000 take 3.5 ms instead of 5.2 (Zen 3, one thread).
+    Packed places and values with one packed line take half as many instructions, so a processor has twice as many loads
+    under way: 64 elements of each of 4,096 lines of 50,000 take 3.5 ms instead of 5.2 (Zen 3, one thread).
     """
     loop, one = _loop(builder, (places, bounds, values, first), table.array, _places_of(builder, table)), _LONG(1)
     steps = (places.step, one), (values.step, one), (table.scale, one), (table.step, _LONG(0))
@@ -205,7 +206,7 @@ def fetch_lines(builder, places, bounds, values, first, table) -> types.intp:
 
 
 def _places_of(builder: Any, table: Table) -> Callable[[Any, Any], Any]:
-    """Return what emits where in a table a place is."""
+    """Return a function that emits where in a table a place is."""
 
     def at(number: Any, place: Any) -> Any:
         line = builder.add(table.first, builder.mul(number, table.step))
@@ -215,14 +216,14 @@ def _places_of(builder: Any, table: Table) -> Callable[[Any, Any], Any]:
 
 
 def _loop(builder: Any, given: Any, out: Any, at: Callable[[Any, Any], Any]) -> _Loop:
-    """Return a loop that refuses nothing yet; given: its places, bounds, values and first number."""
+    """Return a loop that has refused nothing yet; given: its places, bounds, values and first number."""
     places, bounds, values, first = given
     refused, done = cgutils.alloca_once_value(builder, places.count), builder.append_basic_block("done")
     return _Loop(builder, places, bounds, values, first, out, at, refused, done)
 
 
 def _emit_all(builder: Any, given: Any, out: Any, at: Callable[[Any, Any], Any], reduction: Any) -> Any:
-    """Emit the updates of a reduction, and return the number of the first that is not valid, or of all."""
+    """Emit the updates of a reduction, and return the number of the first invalid one, or of all."""
     loop = _loop(builder, given, out, at)
     done = loop.done
     combined = _COMBINED if out.is_float else (*_COMBINED, *_SIGNED)

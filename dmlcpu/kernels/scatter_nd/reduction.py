@@ -1,7 +1,7 @@
 """How an update changes elements: overwrite, add, multiply, minimum, maximum.
 
-NaN results of additions and multiplications are always the same quiet NaN: a processor chooses the payload by the order
-of the operands, but results here depend only on the arguments.
+If the result of an addition or multiplication is NaN, it is always the same quiet NaN. A processor chooses the payload
+by the order of the operands, but results here depend only on the arguments.
 """
 
 from typing import NamedTuple
@@ -27,7 +27,7 @@ PLAIN, FLOAT16, BFLOAT16 = range(3)
 
 
 class Run(NamedTuple):
-    """The layout of a run, copied from the work record, which loops with stores would load again and again."""
+    """The layout of a run, copied from the work record, whose fields loops with stores would load again and again."""
 
     length: int
     out_step: int
@@ -37,7 +37,7 @@ class Run(NamedTuple):
 
 @device
 def update_run(out, o, updates, u, run, reduction, half):
-    """Update a run of out from o on with a run of updates from u on. Both have one type, that of the values."""
+    """Update a run of out from o on with a run of updates from u on; both have the type of the values."""
     n, o_step, u_step, in_vectors = run
     if in_vectors:
         update_packed_run(out, o, updates, u, n, reduction)
@@ -50,7 +50,7 @@ def update_run(out, o, updates, u, run, reduction, half):
             update = np.uint32(updates[u + j * u_step])
             out[o + j * o_step] = reduce_half(mine, update, reduction, half)
     elif reduction == MULTIPLY_COMPLEX:
-        for j in range(0, n, 2):  # real and imaginary parts lie side by side
+        for j in range(0, n, 2):  # real and imaginary parts are adjacent
             multiply_complex(out, o + j, updates, u + j)
     else:
         for j in range(n):
@@ -58,13 +58,13 @@ def update_run(out, o, updates, u, run, reduction, half):
 
 
 def is_reduced_in_vectors(reduction: int, half: int) -> bool:
-    """Return whether `update_packed_run` can do a reduction."""
+    """Return whether `update_packed_run` supports a reduction."""
     return reduction == OVERWRITE or (reduction != MULTIPLY_COMPLEX and half == PLAIN)
 
 
 @device
 def update_packed_run(out, o, updates, u, n, reduction):
-    """Update out[o : o + n] with updates[u : u + n], in vectors; `apply_slices` inlines the commonest cases."""
+    """Update out[o : o + n] with updates[u : u + n], in vectors; `apply_slices` inlines the most frequent cases."""
     if reduction == OVERWRITE:
         copy_run(out, o, updates, u, n)
     elif reduction == ADD:
@@ -120,13 +120,13 @@ def reduce(mine, update, reduction):
 
 @device
 def quiet(value):
-    """Return the value, or the one quiet NaN for any NaN; in the value's type."""
+    """Return the value, or the quiet NaN of its type for any NaN."""
     return value if value == value else type(value)(np.nan)
 
 
 @device
 def multiply_complex(out, o, updates, u):
-    """Multiply out[o] + out[o + 1] i by updates[u] + updates[u + 1] i, each product and sum rounded by itself."""
+    """Multiply out[o] + out[o + 1] i by updates[u] + updates[u + 1] i, each product and sum is rounded."""
     real, imaginary = out[o], out[o + 1]
     update_real, update_imaginary = updates[u], updates[u + 1]
     out[o] = quiet(real * update_real - imaginary * update_imaginary)

@@ -1,6 +1,6 @@
-"""Vector operations on runs of elements, and copies of long ranges by way of the caches or past them.
+"""Vector operations on runs of elements, and copies of long ranges, by way of the caches or past them.
 
-A run is taken in whole cache lines, then halves, quarters, ... of one, without scalar loops.
+A run is processed in whole cache lines, then in halves, quarters, ... of one, without scalar loops.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ def _emit_run(builder: Any, out: Any, o: Any, updates: Any, u: Any, count: Any, 
         emit(index, lanes)
     width = lanes // 2
     while width:
-        # All wider pieces lie before this one.
+        # All wider pieces come before this one.
         before = builder.and_(count, _LONG(-2 * width))
         with builder.if_then(cgutils.is_not_null(builder, builder.and_(count, _LONG(width)))):
             emit(before, width)
@@ -59,7 +59,7 @@ def add_run(builder, out, o, updates, u, count):
 
 
 def _extreme(sign: str, is_signed: bool) -> Any:
-    """Return what emits minima or maxima; sign: compares an update with the element. Among NaNs, the element's wins."""
+    """Return a function that emits minima or maxima; sign: compares an update with the element, whose NaN wins."""
 
     def emit(builder: Any, mine: Any, update: Any) -> Any:
         emit_barrier(builder)
@@ -76,7 +76,7 @@ def _extreme(sign: str, is_signed: bool) -> Any:
 
 
 def _extreme_run(sign: str, is_signed: bool = False) -> Any:
-    """Return what lets out[o:] be the extremes of itself and updates[u : u + count], both of one type."""
+    """Return an intrinsic that replaces out[o:] by the extremes of itself and updates[u : u + count]."""
 
     @emitted
     def run(builder, out, o, updates, u, count):
@@ -100,10 +100,10 @@ def is_less(builder, a: Any, b: Any, is_signed: types.boolean) -> types.boolean:
 
 @emitted
 def copy_range(builder, source, target, first, last):
-    """Copy source[first:last] to the same place in another array of that type, which shares no memory with it.
+    """Copy source[first:last] to the same place in another array of its type that shares no memory with it.
 
-    This is the system's memcpy. It writes long copies past the caches, but decides by the length of this copy alone;
-    see `stream`.
+    This is the system's memcpy. It writes long copies past the caches, but decides only by the length of this copy; see
+    `stream`.
     """
     here, there = source.at(first), target.at(first)
     nbytes = builder.mul(builder.sub(last, first), first.type(source.nbytes))
@@ -114,8 +114,8 @@ def copy_range(builder, source, target, first, last):
 def stream(builder, source, first, target, place, count):
     """Copy `count` elements from source[first:] to target[place:], both of one type, past the caches.
 
-    In target they are whole cache lines. Other threads may see later writes of this thread before these, unless there
-    is a `fence` between.
+    They must fill whole cache lines of target. Other threads may see later writes of this thread before these, unless a
+    `fence` comes between.
     """
     lanes = CACHE_LINE // source.nbytes
     once = builder.module.add_metadata([ir.IntType(32)(1)])

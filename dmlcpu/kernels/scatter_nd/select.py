@@ -1,8 +1,8 @@
-"""The writing pass for single elements of an output beyond the second cache: shares own ranges, and branch nowhere.
+"""The writing pass for single elements of an output larger than the second cache: shares own ranges, without branches.
 
 On one thread such updates wait for memory. Here every share reads all indices and selects its own updates in vectors:
-an instruction moves the chosen lanes to the front. A branch would be mispredicted for every other update. Without that
-instruction this is slower than one thread (AVX2, Zen 3 and Zen 4).
+one instruction moves the selected lanes to the front, where a branch would be mispredicted for every other update.
+Without that instruction this is slower than one thread (AVX2, Zen 3 and Zen 4).
 """
 
 import numpy as np
@@ -39,7 +39,7 @@ def apply_selected(part, parts, x, indices, updates, out, works, scratch):
 
 @device
 def select_own(begin, end, owned, indices, updates, work, block, values):
-    """Write the offsets of updates begin, ..., end - 1 in the owned range to block.own, and their elements to values.
+    """Write the offsets in the owned range of updates begin, ..., end - 1 to block.own, and their elements to values.
 
     Return how many there are. values: the memory of block.numbers.
     """
@@ -52,6 +52,6 @@ def select_own(begin, end, owned, indices, updates, work, block, values):
             return found
     linearize(indices, tuples, begin, end, work.writing_mode, block.offsets)
     found = select_range(block.offsets, count, owned.first, owned.last, block.own, block.numbers)
-    for j in range(found):  # an element is not wider than its number, so it overwrites numbers that have been read
+    for j in range(found):  # an element is at most as wide as its number, so it overwrites only numbers already read
         values[j] = updates[np.uintp(u + block.numbers[j] * step)]
     return found

@@ -1,4 +1,4 @@
-"""The pass that finds an index out of range before anything is written."""
+"""The pass that looks for an index out of range before anything is written."""
 
 from dmlcpu.kernels.scatter_nd.linearize import indices_of, linearize
 from dmlcpu.kernels.scatter_nd.offsets import LANES, is_any_out
@@ -25,8 +25,8 @@ def is_in_range(indices, tuples, first, last):
 def validate(part, parts, indices, works, scratch):
     """Report the place of the first bad coordinate of a share of the tuples, or VALID, in scratch[part].
 
-    If updates will be partitioned, do this for the updates of a turn, and count those of each bucket; or do it for all
-    before the first turn, and count none. indices: as uint32.
+    If updates will be partitioned, do this for the updates of a turn, and count those of each bucket; before the first
+    turn, do it for all updates, and count none. indices: as uint32.
     """
     work = record_at(works, 0, WORK)
     block = block_of(part, parts, scratch)

@@ -1,7 +1,7 @@
 """The k best of a query: a heap of ranks and positions whose root is the worst, and the rank of a pair of vectors.
 
-The greatest rank is the best; of equal ones, the lowest position. A rank is the product, the cosine, or the squared
-distance with the other sign.
+The greatest rank is the best; among equal ranks, the lowest position. A rank is the product, the cosine, or the negated
+squared distance.
 """
 
 import math
@@ -14,7 +14,7 @@ from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.records import record
 
 _NEARLY_ONE = 1.0 - 2.0**-40
-# A product of squares of which a root has full precision.
+# If a product of squares is in this range, its root has full precision.
 _LEAST, _MOST = 2.0**-900, 2.0**1000
 
 SCRATCH = 32  # cells of a part: numbers of rows, then sums
@@ -29,7 +29,7 @@ products, rounded_products, distances = (
 
 @device
 def sums_of(queries, query_at, vectors, numbers, sums, best):
-    """Write the sums of a query with WIDTH vectors, whose numbers are given."""
+    """Write the sums of a query with each of WIDTH vectors, given by their numbers."""
     if best.terms == PRODUCTS:
         products(queries, query_at, vectors, numbers, 0, best.depth, sums)
     elif best.terms == DISTANCES:
@@ -46,7 +46,7 @@ def is_worse(rank, position, other_rank, other_position):
 
 @device
 def push(rank, position, ranks, positions, at, count, k):
-    """Add a vector to the heap of `count` at ranks[at:], or let it take the place of the worst; return the count."""
+    """Add a vector to the heap of `count` at ranks[at:], or replace the worst; return the new count."""
     if count < k:
         child = count
         while child > 0:
@@ -64,7 +64,7 @@ def push(rank, position, ranks, positions, at, count, k):
 
 @device
 def sink(rank, position, ranks, positions, at, count):
-    """Put a vector in the root's place, and move it down to its own."""
+    """Put a vector at the root, and move it down to where it belongs."""
     parent = 0
     while 2 * parent + 1 < count:
         child = 2 * parent + 1
@@ -103,7 +103,7 @@ def cosine(product, query_square, square, queries, query_at, vectors, vector_at,
 
 @device
 def are_parallel(a, a_at, b, b_at, depth):
-    """Return whether a is a multiple of b. Products of float32 are exact; of float64, equal when rounded."""
+    """Return whether a is a multiple of b. Products of float32 are exact, those of float64 rounded."""
     pivot = 0
     for d in range(depth):
         if abs(a[a_at + d]) > abs(a[a_at + pivot]):
@@ -117,7 +117,7 @@ def are_parallel(a, a_at, b, b_at, depth):
 
 @device
 def rank_of(total, queries, query_at, query_square, vectors, vector_at, squares, square_at, best):
-    """Return the rank of a vector; total: the sum of its terms, where NaN, of a file, is the worst."""
+    """Return the rank of a vector; total: the sum of its terms. A NaN, which a file may contain, is the worst."""
     if total != total:
         return -math.inf
     if best.metric == PRODUCT:

@@ -1,8 +1,8 @@
-"""Rows of floats become codes of one byte a number, and what bounds their error.
+"""Rows of floats become codes of one byte a number, and facts that bound their error.
 
 A row x is centred (x - m, cosines: x / |x| - m), multiplied by a power of two, and rotated: w = R (x - m). R is
-orthogonal, so products and distances stay; it spreads what one dimension has over many, so that one scale suits a whole
-row, whatever the data. R changes signs and is a Walsh-Hadamard matrix for each power of two that the depth is made of.
+orthogonal, so products and distances do not change. It spreads each dimension over many, so that one scale suits a
+whole row of any data. R changes signs and is a Walsh-Hadamard matrix for each power of two that the depth is made of.
 Then code = round(w / scale). The scale is so great that the length of the codes hardly differs from row to row.
 """
 
@@ -46,20 +46,20 @@ ENCODE = record(
     depth=np.int64,
     metric=np.int64,
     factor=np.float64,
-    most=np.float64,  # codes are not greater, in absolute value
+    most=np.float64,  # the greatest absolute value of a code
     share_cells=np.int64,  # of a part's workspace
 )
-LOOKED_AT = 2.0**990  # rows whose squares sum up to more may have greater numbers, or NaN
+LOOKED_AT = 2.0**990  # a row whose squares sum to more is searched for numbers that are too great, and NaN
 LEAST_SQUARE = 2.0**-900
 LEAST_SCALE = np.float32(2.0**-90)  # far above what float32 loses in the rotation, 2**-136 at most
-TARGET = 40.0 / 127  # times the greatest code and the root of the depth: the length of codes that normal numbers have
+TARGET = 40.0 / 127  # normal numbers have codes of this length, times the greatest code and the root of the depth
 ROUND = 12582912.0  # 1.5 * 2**23: adding it to a float32, and subtracting it again, rounds half to even
 
 sum_products = make_tile_sums(1, 1, ROUNDED_PRODUCTS)
 
 
 def _in_lines(builder: Any, depth: Any, lanes: int, emit: Any) -> None:
-    """Emit emit(first, count) for each `lanes` numbers, then for each number that remains; 1: numbers, not vectors."""
+    """Emit emit(first, count) for each `lanes` numbers, then for each remaining number, with a count of 1."""
     whole = builder.udiv(depth, depth.type(lanes))
     with cgutils.for_range(builder, whole) as loop:
         emit(builder.mul(loop.index, depth.type(lanes)), lanes)
@@ -69,7 +69,7 @@ def _in_lines(builder: Any, depth: Any, lanes: int, emit: Any) -> None:
 
 
 def _fused(builder: Any, one: Any, other: Any, added: Any) -> Any:
-    """Emit one * other + added of vectors, fused where that is fast."""
+    """Emit one * other + added of vectors, fused if the processor does that fast."""
     name = f"llvm.fmuladd.v{one.type.count}f{64 if one.type.element == ir.DoubleType() else 32}"
     return call(builder, name, one.type, [one, other, added])
 
@@ -95,7 +95,7 @@ def _total(builder: Any, places: tuple[Any, Any]) -> Any:
 def centre_row(builder, x, centre, signs, depth, scaled: types.float64, factor: types.float64, w, sums):
     """Write signs * float32(difference * factor), mixed within whole vectors; difference = x * scaled - centre.
 
-    To sums go those of squares of the differences, and of their products with centre.
+    Add to `sums` the squares of the differences, and their products with centre.
     """
     double = ir.DoubleType()
     squares, products = _sums(builder, double, MIXED), _sums(builder, double, MIXED)
@@ -116,7 +116,7 @@ def centre_row(builder, x, centre, signs, depth, scaled: types.float64, factor: 
 
 @emitted
 def round_codes(builder, w, depth, scale: types.float32, codes, sums):
-    """Write codes = round(w / scale); to sums those of squares of what is lost, in units of the scale, and of codes."""
+    """Write codes = round(w / scale); add to `sums` the squares of the rounding errors, in scales, and of codes."""
     single, lines = ir.FloatType(), 2 * LANES
     lost, kept = _sums(builder, single, lines), _sums(builder, single, lines)
     inverse = builder.fdiv(single(1.0), scale)
@@ -150,7 +150,7 @@ def without_codes(target):
 def encode_row(line, centre, signs, w, target, numbers, sums, fact, work):
     """Encode a row; return its scale, 0 if it has no codes, or -1 if it has a number that is refused.
 
-    Rows that are too far away have none, nor have rows whose cosines lose digits as their squares are subnormal.
+    A row has no codes if it is too far away, or if its squares are subnormal, so that its cosine would lose digits.
     """
     depth, scaled = work.depth, 1.0
     for i in range(FACTS):

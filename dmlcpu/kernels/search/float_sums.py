@@ -1,8 +1,8 @@
 """Exact products and squared differences of rows of floats, in float64 and in one order.
 
 Element d is added to sum d % 8; at the end sum i + 4 is added to sum i, then i + 2, then i + 1. Products of float32 are
-exact in float64, so it is all the same whether a processor fuses them with the addition. Other terms are rounded before
-they are added. So the sums are the same on every processor, and in a tile of any size.
+exact in float64, so a processor may fuse them with the addition. Other terms are rounded before they are added. So the
+sums are the same on every processor, and in a tile of any size.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def as_doubles(builder: Any, values: Any) -> Any:
 
 
 def sum_of_lanes(builder: Any, sums: Any) -> Any:
-    """Emit the sum of all lanes: of the halves, then of their halves."""
+    """Emit the sum of all lanes: add one half to the other, then again."""
     width = sums.type.count
     while width > 1:
         width //= 2
@@ -52,8 +52,8 @@ def sum_of_lanes(builder: Any, sums: Any) -> Any:
 def make_tile_sums(rows: int, columns: int, terms: int) -> Callable[..., Any]:
     """Return an intrinsic: the sums of `rows` rows of a with `columns` rows of b, written to sums[0 : rows * columns].
 
-    a and b: float32 or float64, rows of `depth` numbers; PRODUCTS are those of numbers that float32 has. The rows of a
-    begin at a[a_at], one after the other; those of b are the numbers b_at[b_first : b_first + columns].
+    a and b: float32 or float64, rows of `depth` numbers; for PRODUCTS all must be float32 numbers. The rows of a begin
+    at a[a_at], one after the other; b_at[b_first : b_first + columns] are the numbers of the rows of b.
     """
 
     @emitted
@@ -97,12 +97,12 @@ def make_tile_sums(rows: int, columns: int, terms: int) -> Callable[..., Any]:
 
 @emitted
 def greatest(builder, x, first, count) -> types.float64:
-    """Return the greatest absolute value of x[first : first + count], floats; infinity or NaN if there is one."""
+    """Return the greatest absolute value of x[first : first + count], infinity or NaN if any is among them."""
     bits = ir.IntType(32 if x.element == ir.FloatType() else 64)
     lines = vector(bits, 2 * LANES)
 
     def magnitude(value: Any, kind: Any, mask: Any) -> Any:
-        return builder.and_(builder.bitcast(value, kind), mask)  # in the order of absolute values; NaN is the greatest
+        return builder.and_(builder.bitcast(value, kind), mask)  # ordered like absolute values; NaN is the greatest
 
     def keep(place: Any, value: Any) -> None:
         most = builder.load(place)

@@ -1,6 +1,6 @@
 """Products, or squared distances, of pairs of rows of float32, in float64 and in one order.
 
-Element i is added to sum i % 4, and last (sum 0 + sum 1) + (sum 2 + sum 3): the same in any vector unit.
+Element i is added to sum i % 4; the result is (sum 0 + sum 1) + (sum 2 + sum 3). Every vector unit gives the same.
 """
 
 import numpy as np
@@ -43,7 +43,7 @@ def pair_sum(a, b, is_distance):
 
 @kernel
 def pair_sums(part, parts, a, b, sums, works):
-    """Sum up a share of the pairs: row i of b with row i // group of a. All are flat; sums: float64."""
+    """Write the sums of a share of the pairs: row i of b with row i // group of a. All are flat; sums: float64."""
     work = record_at(works, 0, WORK)
     group, depth, is_distance = work.group, work.depth, work.is_distance != 0
     first, last = share(part, parts, work.pairs)

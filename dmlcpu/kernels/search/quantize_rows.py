@@ -11,11 +11,11 @@ from dmlcpu.runtime.records import LINE_CELLS, record, record_at
 WORK = record(rows=np.int64, depth=np.int64)
 SQUARES_WORK = record(rows=np.int64, depth=np.int64, sign=np.int64)
 
-MAGNITUDE = np.uint32(0x7FFFFFFF)  # the bits without the sign: of floats they are in the order of absolute values
-TOO_GREAT = np.float32(1e16)  # squares, and sums of squares of 16,384 of them, stay finite
+MAGNITUDE = np.uint32(0x7FFFFFFF)  # the bits of a float without its sign, which are ordered like absolute values
+TOO_GREAT = np.float32(1e16)  # below it, the sum of 16,384 squares is finite
 TOO_GREAT_BITS = TOO_GREAT.view(np.uint32)
 HIGHEST = np.float32(127)
-LEAST_SCALE = np.float32(2**-126)  # also of rows of zeros: nothing is divided by zero
+LEAST_SCALE = np.float32(2**-126)  # that of a row of zeros, so that nothing is divided by zero
 ROUND = np.float32(12582912)  # 1.5 * 2**23: adding it, and subtracting it again, rounds half to even
 
 
@@ -43,8 +43,8 @@ def quantize_row(row, scale, codes):
 def quantize_rows(part, parts, x, codes, scales, squares, bad, works):
     """Quantize a share of the rows.
 
-    x: float32, codes: int8, both (rows, depth), but flat; scales: float32, squares: int32, of each row; bad: of each
-    share the first row that has NaN, infinity or a number that is too great, else -1.
+    x: float32, codes: int8, both (rows, depth) and flat; scales: float32, squares: int32, one for each row; bad: for
+    each share the first row with NaN, infinity or a number that is too great, else -1.
     """
     work = record_at(works, 0, WORK)
     depth = work.depth

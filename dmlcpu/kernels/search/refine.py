@@ -1,7 +1,7 @@
 """Candidates of a query are scored exactly, the most promising first, until no other vector can be among the k best.
 
-Bounds fall from one candidate to the next. Once the next bound is below the k-th best rank, all that remain are worse:
-candidates, and vectors that were never candidates, whose bounds are not greater than the last one's.
+Bounds fall from one candidate to the next. Once the next bound is below the k-th best rank, all remaining candidates
+are worse. Vectors that were never candidates are worse as well: their bounds do not exceed that of the last candidate.
 """
 
 import math
@@ -23,7 +23,7 @@ _AHEAD, _LINES = 8, 4  # candidates whose vectors are prefetched, and cache line
 
 @device
 def bound_of(bound, factor, added, metric):
-    """Return what no rank of a vector with this bound exceeds."""
+    """Return an upper bound of the ranks of vectors with this bound of the codes."""
     result = factor * np.float64(bound) + added
     return min(result, 0.0) * (1.0 - SUM_ERROR) + SUBNORMAL_ERROR if metric == DISTANCE else result
 
@@ -56,11 +56,11 @@ def refine(part, parts, queries, query_squares, vectors, squares, bounds, candid
     """Find the k best candidates of a share of the queries.
 
     queries: float64 (rows, depth); vectors: floats (N, depth); squares: float64 (N,), for cosines; bounds: float32,
-    falling, candidates: int64, -1 after the last (rows, count); rests: float32 (rows,): what no bound of another
-    vector exceeds if there are fewer than count candidates, -inf if all others are worse; affine: float64 (rows, 2):
-    what a bound is multiplied by and what is added, to bound the rank; ranks: float64, positions: int64 (rows, k);
-    facts: int64 (rows, FACTS): how many candidates were scored, and whether the k best are proven to be the best of
-    all. All are flat.
+    falling, and candidates: int64, -1 after the last, both (rows, count); rests: float32 (rows,): if there are fewer
+    than count candidates, the greatest bound of any other vector, or -inf if all others are worse; affine: float64
+    (rows, 2): a bound times the first plus the second bounds the rank; ranks: float64, positions: int64, both
+    (rows, k); facts: int64 (rows, FACTS): how many candidates were scored, and whether the k best are proven to be the
+    best of all. All are flat.
     """
     work = record_at(works, 0, REFINE)
     best, count, k = work.best, work.count, work.best.k

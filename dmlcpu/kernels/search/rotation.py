@@ -17,7 +17,7 @@ def _butterfly(builder: Any, one: Any, other: Any) -> tuple[Any, Any]:
 
 
 def mixed(builder: Any, value: Any) -> Any:
-    """Emit the stages within a vector: of each pair of lanes the sum, and the first less the second."""
+    """Emit the stages within a vector: each pair of lanes becomes their sum and their difference."""
     lanes, single = value.type.count, value.type.element
     half = 1
     while half < lanes:
@@ -30,7 +30,7 @@ def mixed(builder: Any, value: Any) -> Any:
 
 @emitted
 def mix_halves(builder, w, first, half):
-    """Do the stage of halves: w[first : first + half] and as many after them, whole LANES."""
+    """Do the stage that combines w[first : first + half] with as many numbers after them, all whole LANES."""
     with cgutils.for_range(builder, builder.udiv(half, half.type(LANES))) as loop:
         at = builder.add(first, builder.mul(loop.index, loop.index.type(LANES)))
         places = at, builder.add(at, half)
@@ -40,7 +40,7 @@ def mix_halves(builder, w, first, half):
 
 @emitted
 def mix_quarters(builder, w, first, quarter):
-    """Do two stages in one pass: those of halves of `quarter` numbers, and of twice as many."""
+    """Do two stages in one pass: with halves of `quarter` numbers, then of twice as many."""
     with cgutils.for_range(builder, builder.udiv(quarter, quarter.type(LANES))) as loop:
         at = builder.add(first, builder.mul(loop.index, loop.index.type(LANES)))
         places = [builder.add(at, builder.mul(quarter, quarter.type(i))) for i in range(4)]
@@ -71,7 +71,7 @@ def rotate(w):
             else:
                 mix_halves(w, first, half)
                 half *= 2
-        while half < n:  # of fewer than LANES
+        while half < n:  # stages of fewer than LANES numbers
             for block in range(first, first + n, 2 * half):
                 for i in range(block, block + half):
                     one, other = w[i], w[i + half]

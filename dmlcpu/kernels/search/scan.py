@@ -1,6 +1,6 @@
-"""All vectors are scored exactly: the search that needs no codes, for data that defeat them.
+"""All vectors are scored exactly: the search without codes, for data on which codes fail.
 
-Products are formed for a tile of queries and vectors. Where they are not the scores themselves, they bound these, and
+Products are formed for a tile of queries and vectors. If they are not themselves the scores, they bound the scores, and
 only tiles with a vector that may be among the best are scored.
 """
 
@@ -27,9 +27,9 @@ HEIGHT = 4  # queries whose sums are formed together
 BLOCK = 64  # vectors that are widened, and stay in a near cache for all queries
 SCAN = record(
     rows=np.int64,
-    first=np.int64,  # the position of the first of the vectors
-    count=np.int64,  # of vectors
-    bits_step=np.int64,  # bytes from the line of a query to the next; 0: all have the same
+    first=np.int64,  # the position of the first vector
+    count=np.int64,  # the number of vectors
+    bits_step=np.int64,  # bytes from one query's line of bits to the next; 0: all queries share a line
     is_masked=np.int64,
     share_cells=np.int64,
     best=BEST,
@@ -64,7 +64,7 @@ def exact_tile(height, queries, query_at, vectors, numbers, sums, best):
 
 @device
 def may_reach(product, query_square, square, least, metric):
-    """Return whether the rank of two vectors may reach a least one; product: of these, perhaps rounded otherwise."""
+    """Return whether the rank of two vectors may reach the least; product: theirs, perhaps rounded in another way."""
     if least == -np.inf:
         return True
     squares = query_square + square
@@ -80,7 +80,7 @@ def may_reach(product, query_square, square, least, metric):
 
 @device
 def least_rank(heap, count, floor, ranks, k):
-    """Return what the next vector has to reach."""
+    """Return the rank that the next vector has to reach."""
     return max(floor, ranks[heap]) if count == k else floor
 
 
@@ -111,7 +111,7 @@ def keep_best(sums, height, row, number, start, end, origin, queries, query_squa
                 continue
             rank = rank_of(total, queries, i * best.depth, query_squares[i], vectors, (j - origin) * best.depth,
                            squares, j - start, best)  # fmt: skip
-            # A share sees positions in ascending order: of equal ranks, those in a full heap come first.
+            # A share sees positions in ascending order, so equal ranks that a full heap has come first.
             if rank < least or (count == k and rank == ranks[heap]):
                 continue
             if work.is_masked == 0 or bits[line + (position >> 3)] >> (position & 7) & 1 != 0:
@@ -123,7 +123,7 @@ def scan_block(start, end, origin, is_filtered, vectors, squares, queries, query
                positions, counts, heaps, numbers, sums, work):  # fmt: skip
     """Score vectors start to end for all queries.
 
-    vectors: from number `origin` on; squares: from `start` on; is_filtered: products decide what is scored.
+    vectors: from number `origin` on; squares: from `start` on; is_filtered: products decide which are scored.
     """
     depth, row = work.best.depth, 0
     while row < work.rows:
@@ -164,9 +164,9 @@ def scan(part, parts, queries, query_squares, vectors, squares, bits, floors, ra
     """Add the best of a share of the vectors to each query's heap of this part.
 
     queries: float64 (rows, depth), query_squares: float64 (rows,); vectors: floats (count, depth), squares: float64
-    (count,), for cosines; bits: a bit for each position, in lines of bytes; floors: float64 (rows,): ranks below are
-    passed over; ranks: float64, positions: int64 (parts, rows, k); counts: int64 (parts, rows): of each heap. All are
-    flat.
+    (count,), for cosines; bits: a bit for each position, in lines of bytes; floors: float64 (rows,): lower ranks are
+    skipped; ranks: float64, positions: int64, both (parts, rows, k); counts: int64 (parts, rows), of each heap. All
+    are flat.
     """
     work = record_at(works, 0, SCAN)
     best, own, heaps = work.best, part * work.share_cells, part * work.rows

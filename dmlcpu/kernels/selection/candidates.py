@@ -1,12 +1,12 @@
 """Selection: the k best scores of each row, chosen while a tile of sums is in the nearest cache. No score is written.
 
-Each share has for each row a short list of *candidates*: the best scores of the columns that it has seen, with their
-columns. A tile's scores are compared with the least that may still be selected, NR at a time; most rows of a tile have
-no candidate, and cost nothing more. A list for a small k is kept in order; a longer one is cut back to little more than
-k when it is full. In the end finish.py merges the lists of the shares.
+Each share has a short list of *candidates* for each row: the best scores that it has seen so far, with their columns.
+It compares a tile's scores with the least that may still be selected, NR at a time. Most rows of a tile have no
+candidate and cost nothing more. A list for a small k is kept in order; a longer one is cut back to little more than k
+when it is full. At the end finish.py merges the lists of the shares.
 
-A candidate is one *key*, 64 bits without sign. Its upper half is the rank of the score, its lower half has the
-column, so that of equal scores the one with the lower column has the greater key: keys have one order, whatever the
+A candidate is a *key*: an unsigned integer of 64 bits. The upper half is the rank of the score, the lower half encodes
+the column, so that among equal scores the lower column has the greater key. The order of keys does not depend on the
 order in which scores are seen. A share sees the columns of a row in ascending order.
 """
 
@@ -35,8 +35,8 @@ from dmlcpu.runtime.intrinsics import Strided, as_words, lowest_bit
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.records import record_at
 
-# The cells of a row of a share: these, then the keys. A list that is kept in order has no THRESHOLD and COUNT: places
-# behind its last key are 0, as no key is, and the cell before the first has all bits set.
+# The cells of a row of a share: these, then the keys. A list that is kept in order has no THRESHOLD and COUNT: the
+# places after its last key are 0, which no key is, and the cell before the first key has all bits set.
 LEAST, THRESHOLD, COUNT = 0, 1, 2  # LEAST: what scores are compared with; THRESHOLD: the least key that is kept
 HEADER = 8  # a cache line
 
@@ -50,7 +50,7 @@ run_tasks: Any = None  # each loop nest replaces it
 
 def selection(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, bias, row_bias, mask, least,
               works, scratch):  # fmt: skip
-    """Select in a share of a product. least: int32 (rows,), what the scores of each row have to reach."""
+    """Select in a share of a product. least: int32 (rows,), which the scores of each row have to reach."""
     operands, top = Operands(a, b, packed, packed_sums, a_zero, b_zero), record_at(works, WORK_CELLS, SELECTION)
     tile = record_at(scratch, top.tiles_start + part * TILE_CELLS, TILE)
     out = Out(scratch, top.start + part * top.share_cells, mask, tile, top)
@@ -61,7 +61,7 @@ def selection(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, 
 
 @device
 def empty(lists, cells, least, top):
-    """Make the list of a row an empty one."""
+    """Empty the list of a row."""
     for i in range(HEADER + (top.capacity if top.is_sorted else 0)):
         lists[cells + i] = 0
     lists[cells + LEAST], lists[cells + HEADER - 1] = least, -1
@@ -80,7 +80,7 @@ def load_column_terms(first, count, origin, terms, work, columns):
 
 @device
 def load_row_terms(first, last, height, origin, terms, work, rows):
-    """Fill what the sums of `height` rows from `first` on are multiplied by and what is added; the last is repeated."""
+    """Fill the factors and addends of the sums of `height` rows from `first` on; the last row is repeated."""
     load_row_scales(first, last, height, origin, terms, work, rows)
     if terms.out.top.has_row_bias:
         for i in range(height):
@@ -125,7 +125,7 @@ def keep(rows, tile, cells, out, work):
             j = lowest_bit(np.uint64(bits))
             bits &= bits - np.uint32(1)
             key = key_of(out.tile.scores[row, j], first + j, top)
-            # 0 until a key is added: `add` compares with the list itself. In a first tile all scores are found, and
+            # 0 until a key is added: `add` compares with the list itself. In the first tile all scores are found, but
             # after k of them few are kept.
             if key > threshold and (top.has_mask == 0 or has_bit(out.mask, line, first + j)):
                 threshold = add(key, lists, here, top)
@@ -135,7 +135,7 @@ def keep(rows, tile, cells, out, work):
 
 @inlined
 def has_bit(mask, line, column):
-    """Return whether the bit of a column is set, in the bits from mask[line] on."""
+    """Return whether the bit of a column is set; its line of bits begins at mask[line]."""
     return (mask[line + (column >> 3)] >> (column & 7)) & 1 != 0
 
 
@@ -193,7 +193,7 @@ def score_of(key, top):
 
 @device
 def cut_back(keys, count, k):
-    """Keep k of the keys or some more, the greatest; return (the least key that may be kept from now on, how many)."""
+    """Keep the k greatest keys, or some more; return the least key that may be kept from now on, and the new count."""
     threshold, _ = kth_greatest(keys, count, k, k + (count - k) // 4)
     kept = 0
     for i in range(count):
@@ -205,9 +205,9 @@ def cut_back(keys, count, k):
 
 @device
 def least_of(threshold, column, top):
-    """Return the least score of a column after `column` whose key may reach a threshold, as LEAST has it.
+    """Return the least score of a column after `column` whose key may reach a threshold, in the form of LEAST.
 
-    It is an int32, or the bits of a float32: of the score, less its direction.
+    It is an int32, or the bits of a float32: those of the score without its direction.
     """
     if threshold == 0:
         return np.int64(top.lowest)
@@ -217,7 +217,7 @@ def least_of(threshold, column, top):
     if not top.is_scaled:
         return min(rank, _BEYOND - 1)
     if rank > _INFINITY:
-        return np.int64(QUIET_NAN)  # with which all scores pass; their keys are compared
+        return np.int64(QUIET_NAN)  # all scores pass this; their keys are compared
     return rank if rank >= 0 else (min(-rank, np.int64(_INFINITY)) | _SIGN) - 2 * _BEYOND
 
 

@@ -1,9 +1,9 @@
 """Vector operations that compare a tile's scores with the least that may still be selected; see candidates.py.
 
-A row of a tile has NR scores. Arrays have one dimension or two, and need no alignment. The least of each row is the
-lower half of a cell, `leasts` is Strided. The operations come in two forms: `any_...` returns whether any score of a
-tile reaches its least, `which_...` returns which rows have one, a bit for each, and writes what it finds. Most tiles
-need the first alone.
+A row of a tile has NR scores. Arrays have one or two dimensions, and need no alignment. `leasts` is Strided; the least
+of each row is the lower half of a cell. Operations have two forms: `any_...` returns whether any score of a tile
+reaches its least; `which_...` returns which rows have such scores, as bits, and writes what it finds. Most tiles need
+only the first.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ KEYS = 16  # keys of a list at a time
 
 
 class Columns(NamedTuple):
-    """What is multiplied and added to the sums of columns, from `column` on."""
+    """The factors and addends of the sums of columns, from `column` on."""
 
     scales: Any  # float32
     bias: Any  # int32, or the bits of float32
@@ -34,8 +34,8 @@ class Columns(NamedTuple):
 class Found(NamedTuple):
     """What `which_...` writes."""
 
-    bits: Any  # of each row: which of its scores reach its least
-    scores: Any  # all: int32, or the bits of float32
+    bits: Any  # for each row: which of its scores reach its least
+    scores: Any  # all of them: int32, or the bits of float32
 
 
 def _loaded(builder: Any, columns: Columns) -> tuple[Any, Any]:
@@ -49,8 +49,8 @@ def _make_sums(emit: Callable[..., Any]) -> Any:
     def sums(builder, acc, columns, shift: types.int32, flip: types.int32, leasts, found) -> types.uint32:
         """Compare the scores (acc << shift) + bias; all wrap at 32 bits.
 
-        acc: int32, or whole numbers as float64; flip: exclusive or with it makes greater what comes first, before the
-        comparison.
+        acc: int32, or whole numbers as float64; flip: before the comparison, exclusive or with it
+        makes those scores greater that come first.
         """
         shifts, flips = splat(builder, shift, NR), splat(builder, flip, NR)
         added = columns.bias.load(columns.column, NR)
@@ -72,8 +72,8 @@ def _make_floats(emit: Callable[..., Any]) -> Any:
     def floats(builder, acc, a_scales, columns, flip: types.int32, leasts, found) -> types.uint32:
         """Compare the scores float32(acc) * (a_scale * scale) + bias, each operation rounded; NaN reaches the least.
 
-        acc: int32 or float64; a_scales: of the rows; the least: the bits of a float32; flip: of the sign, before the
-        comparison.
+        acc: int32 or float64; a_scales: of the rows; the least: the bits of a float32; flip: changes the sign
+        before the comparison.
         """
         of_columns, added = _loaded(builder, columns)
         flips = splat(builder, flip, NR)
@@ -142,7 +142,7 @@ def _emit_any(builder: Any, passes: Callable[..., Any], leasts: Strided, _: Foun
 
 
 def _emit_which(builder: Any, passes: Callable[..., Any], leasts: Strided, found: Found) -> Any:
-    """Emit the loop that writes the scores of each row and which pass, and the bits of rows with one."""
+    """Emit the loop that writes each row's scores and which of them pass, and a bit for each row in which any does."""
     every = cgutils.alloca_once_value(builder, WORD(0))
     with short_loop(builder, leasts.count) as row:
         flags, score = passes(row, _least_of(builder, leasts, row))
@@ -162,13 +162,13 @@ any_affine, which_affine = map(_make_affine, (_emit_any, _emit_which))
 
 @emitted
 def insert_key(builder, cells, first, key: types.uint64, count):
-    """Insert a key into the list cells[first : first + count], the greatest first, without sign; the last one is lost.
+    """Insert an unsigned key into the descending list cells[first : first + count]; the last key is lost.
 
     cells: int64; count: a multiple of KEYS; the cell before the list has all bits set.
     """
     keys, number = splat(builder, key, KEYS), first.type
     chunks = builder.udiv(count, number(KEYS))
-    with short_loop(builder, chunks) as i:  # the last ones first: each place gets what is before it
+    with short_loop(builder, chunks) as i:  # from the end, because each place gets the key before it
         behind = builder.mul(builder.sub(chunks, builder.add(i, number(1))), number(KEYS))
         place = builder.add(first, behind)
         own, before = cells.load(place, KEYS), cells.load(builder.sub(place, number(1)), KEYS)

@@ -46,7 +46,7 @@ def finish(part, parts, values, indices, works, scratch):
 
 @device
 def gather(row, top, scratch, keys):
-    """Copy the candidates of a row of all shares to `keys`; return how many there are."""
+    """Copy a row's candidates of all shares to `keys`; return how many there are."""
     count = 0
     for part in range(top.shares):
         cells = top.start + part * top.share_cells + row * top.row_cells

@@ -1,4 +1,4 @@
-"""Bits of what each row may select, from the lists of what it may or may not."""
+"""Bits that say what each row may select, made of lists of what it may, or may not, select."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ MARKS = record(rows=np.int64, step=np.int64, allows=np.int64)  # step: bytes of 
 
 @kernel
 def mark(part, parts, bits, starts, positions, works):
-    """Write the bits of a share of the rows: of what is listed if that is allowed, else of all the rest.
+    """Write the bits of a share of the rows: those of what is listed if that is allowed, else those of all the rest.
 
     bits: uint8 (rows, step), the lowest bit first; starts: int64 (rows + 1,), positions: int64, -1 for none. All are
     flat.

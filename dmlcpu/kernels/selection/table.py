@@ -1,4 +1,4 @@
-"""The kernels of selection: products with their own epilogue, and the kernel that merges the lists of their shares."""
+"""The kernels of selection: products with a separate epilogue, and the kernel that merges the lists of the shares."""
 
 from dmlcpu.kernels.gemm.table import Output, kernels_of
 from dmlcpu.kernels.registry import Row

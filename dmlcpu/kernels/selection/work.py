@@ -1,6 +1,6 @@
-"""The record of a selection, which follows the work record of its product, and what an epilogue needs of a share.
+"""The record of a selection, which follows the work record of its product, and what its epilogue needs of a share.
 
-The scores are numbered as the elements of a y in C order: row `place // N` of all products, column `place % N`.
+Scores are numbered like the elements of a y in C order: row `place // N` of all products, column `place % N`.
 """
 
 from typing import Any, NamedTuple
@@ -17,20 +17,20 @@ SELECTION = record(
     is_scaled=np.int64,  # scores are float32
     is_smallest=np.int64,  # the smallest come first
     has_mask=np.int64,  # some columns are not allowed
-    mask_step=np.int64,  # bytes from the bits of a row to the next; 0: all rows have the same
-    has_row_bias=np.int64,  # rows have numbers that are added to their scaled sums; there is one product then
-    shift=np.int64,  # of sums to the left, before the bias is added
-    nan_rank=np.int64,  # where NaN comes, beyond all other ranks
+    mask_step=np.int64,  # bytes from one row's bits to the next row's; 0: all rows share them
+    has_row_bias=np.int64,  # rows have numbers that are added to their scaled sums; then the batch has one product
+    shift=np.int64,  # by so many bits sums are shifted left, before the bias is added
+    nan_rank=np.int64,  # of NaN, beyond all other ranks
     fill=np.int64,  # the score after the last selected column, as int32
     shares=np.int64,
     tiles_start=np.int64,  # the cell where the first share's TILE begins
     start=np.int64,  # the cell where the candidates of the first share begin
-    share_cells=np.int64,  # of the candidates of a share, and of a row
+    share_cells=np.int64,  # of a share's candidates, and below of a row's
     row_cells=np.int64,
     capacity=np.int64,  # candidates of a row
-    is_sorted=np.int64,  # they are kept in order
-    lowest=np.int64,  # compared with scores before there are k candidates, if rows do not have their own number
-    has_least=np.int64,  # rows have
+    is_sorted=np.int64,  # whether they are kept in order
+    lowest=np.int64,  # what scores are compared with until there are k candidates, unless rows have their own number
+    has_least=np.int64,  # whether rows have one
     finish_start=np.int64,  # the cell where the workspace of finish.py begins
     finish_cells=np.int64,  # of a part of it
 )
@@ -41,7 +41,7 @@ TILE = record(
     bias=(np.int32, MOST_PANELS * NR),  # of the columns: int32, or the bits of float32
     row_bias=(np.float32, TALLEST),
     scores=(np.int32, (TALLEST, NR)),  # of a tile with scores that may be selected
-    found=(np.uint32, TALLEST),  # of a tile's rows, the scores that may be selected, a bit for each
+    found=(np.uint32, TALLEST),  # for each row of the tile, a bit for each score that may be selected
 )
 TILE_CELLS = cells_of(TILE)
 
@@ -51,13 +51,13 @@ class Out(NamedTuple):
 
     lists: np.ndarray  # int64: the workspace, with the candidates of all rows of the share
     first: int  # the cell of the first row
-    mask: np.ndarray  # bytes: a bit for each column, the lowest first: whether it may be selected
+    mask: np.ndarray  # bytes with a bit for each column, the lowest first, which says whether it may be selected
     tile: Any  # a TILE
     top: Any  # a SELECTION
 
 
 class Terms(NamedTuple):
-    """What makes scores of sums, flat, and where the best go."""
+    """The flat arrays that turn sums into scores, and those that the best are written to."""
 
     a_scale: np.ndarray  # float32
     b_scale: np.ndarray  # float32

@@ -1,4 +1,4 @@
-"""Sequences side by side in memory: blocks of columns become sequences of keys, and results are written by rows."""
+"""Sequences that are columns in memory: blocks of columns become sequences of keys, and results are written by rows."""
 
 import numpy as np
 

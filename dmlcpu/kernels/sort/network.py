@@ -13,14 +13,14 @@ from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
 
-# Words are compared as signed numbers, which processors without AVX-512 can: so their highest bit is inverted. Of equal
-# windows the lower position is the greater word.
+# Words are compared as signed numbers, because processors without AVX-512 compare no others. So their highest bit is
+# inverted. Among equal windows, the lower position has the greater word.
 _INVERTED = np.uint64(0x8000_0000_FFFF_FFFF)
 
 
 @emitted
 def compare(builder, lines, one, other):
-    """Let each lane's greater word be in line `one`, and the other in line `other`."""
+    """Put each lane's greater word into line `one`, and the other word into line `other`."""
     places = [builder.mul(each, each.type(LANES)) for each in (one, other)]
     a, b = [lines.load(place, LANES) for place in places]
     emit_barrier(builder)
@@ -31,7 +31,7 @@ def compare(builder, lines, one, other):
 
 @device
 def sort_lines(lines, n):
-    """Sort n lines, each lane by itself, in descending order: runs of `width` are merged to runs of twice as many."""
+    """Sort n lines, each lane separately, in descending order: pairs of runs of `width` lines are merged."""
     width, shift = 1, 1
     while width < n:
         distance = width

@@ -1,4 +1,4 @@
-"""Sequences that one thread each sorts: the keys become words, and words are sorted by digits; short ones by rank."""
+"""Sequences that are sorted by one thread each: keys become words, which are sorted by digits; few words by rank."""
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def rows(part, parts, x, values, indices, works, scratch):
 
 @device
 def order_of(keys, n, words, counts):
-    """Write the words of keys[:n] in order; return where they start. Words of few keys are positions alone."""
+    """Write the words of keys[:n] in order; return where they start. If keys are few, words are only positions."""
     if n <= RANKED:
         sort_by_rank(keys, n, words, counts)
         return np.intp(0)

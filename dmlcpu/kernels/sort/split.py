@@ -1,7 +1,7 @@
 """One long sequence, sorted by several threads: each pass moves the words of all parts to their places.
 
 A kernel call does one step, for all parts of the sequence; the plan makes the calls. Each part counts the digits of its
-words, and computes from all counts where these go: after the words of greater digits, and after those of earlier parts
+words, and computes from all counts where they go: after the words with greater digits, and after words of earlier parts
 with the same digit.
 """
 
@@ -24,19 +24,19 @@ from dmlcpu.runtime.records import CACHE_LINE, CELL, LINE_CELLS, cells_of, recor
 LOAD, COUNT, MOVE, SETTLE, WRITE, RESTORE = range(6)  # steps
 ALL = -1  # digits
 
-# What the plan says of a step.
+# What the plan says about a step.
 STEP = record(
     CACHE_LINE,
     step=np.int64,
     row=np.int64,
     n=np.int64,  # elements
-    digit=np.int64,  # the number of one, or ALL
+    digit=np.int64,  # the number of a digit, or ALL
     source=np.int64,  # which half of the words is read, 0 or 1
-    is_ordered=np.int64,  # the sequence is in order as it is
+    is_ordered=np.int64,  # the sequence is already in order
     least=np.int64,  # see Windows
     zeros=np.int64,
 )
-# What a part has found of its keys.
+# What a part has found out about its keys.
 FOUND = record(CACHE_LINE, is_ordered=np.int64, least=np.int64, greatest=np.int64)
 STEP_CELLS, FOUND_CELLS = cells_of(STEP), cells_of(FOUND)
 OWN = COUNTS + RADIX  # cells of a part: counts, and where its words go
@@ -93,7 +93,7 @@ def split(part, parts, x, values, indices, works, scratch):
 
 @device
 def load(part, x, first, last, work, key_map, keys, scratch):
-    """Write the keys of a part; find their extremes, and whether they are in order, also after the key before."""
+    """Write the keys of a part; find their extremes, and whether they, and the key before them, are in order."""
     step, found = record_at(scratch, 0, STEP), record_at(scratch, STEP_CELLS + part * FOUND_CELLS, FOUND)
     begin, x_step = start_of(work, work.x, step.row), work.x.step
     load_keys(x, begin + first * x_step, x_step, last - first, key_map, keys[first:last])

@@ -6,13 +6,13 @@ from dmlcpu.kernels.registry import Row
 from dmlcpu.kernels.sort.work import LANES, SHORT
 
 _FEWEST = 4  # sequences that are worth sorting together
-# Elements of a column, at most: 16 take 200 bytes for each of their places, and longer ones leave the caches anyway.
+# At most so many elements in a column: 16 columns take 200 bytes for each place, and longer ones leave the caches.
 _LONGEST = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
 class Sorting(Row):
-    """A kernel that sorts. Kernels stand in the order of preference, and `rows` sorts everything."""
+    """A kernel that sorts. The table lists kernels in the order of preference; `rows` sorts everything."""
 
     element: float  # nanoseconds for an element of 4 bytes, on one thread
 
@@ -21,7 +21,7 @@ class Sorting(Row):
         return int(100 + n * self.element * (1 + width / 4) / 2)
 
     def supports(self, rows: int, n: int, width: int, columns: int) -> bool:
-        """Return whether the kernel can do this, and is worth it. columns: see Sequences."""
+        """Return whether the kernel can do this, and pays. columns: see Sequences."""
         if self.name == "network":
             return n <= SHORT and rows >= _FEWEST and width >= 4
         return columns >= _FEWEST if self.name == "columns" else True
@@ -35,7 +35,7 @@ class Sorting(Row):
         return {"network": LANES, "columns": min(LANES, columns)}.get(self.name, 1)
 
     def most_parts(self, rows: int, columns: int) -> int:
-        """Return into how many parts work can be cut, at most."""
+        """Return the most parts that the work can be cut into."""
         return rows // columns * -(-columns // LANES) if self.name == "columns" else rows
 
 

@@ -1,7 +1,8 @@
 """Words of keys: in the upper half the key's *window*, in the lower half the element's position.
 
-The window of a key of up to 32 bits is the key. For longer ones it has the highest 32 bits of what the key exceeds the
-least one by, without those that are 0 in all; `settle` sorts what is equal in these.
+The window of a key of up to 32 bits is the key itself. For a longer key, subtract the least key and drop the leading
+bits that are 0 in all differences. The window is the highest 32 bits of the rest. `settle` sorts keys with equal
+windows.
 """
 
 from typing import Any, NamedTuple
@@ -15,18 +16,18 @@ from dmlcpu.runtime.intrinsics import emitted, width_of
 from dmlcpu.runtime.jit import device, inlined
 
 WINDOW = 32  # bits
-# Up to this many words are sorted by insertion, where windows are equal.
+# Runs of equal windows with up to so many words are sorted by insertion.
 INSERTED = 24
 
 
 @inlined
 def position_of(word):
-    """Return the position of the element that a word stands for."""
+    """Return the position of a word's element."""
     return np.int64(np.uint64(word) & np.uint64(0xFFFFFFFF))
 
 
 class Windows(NamedTuple):
-    """Where the windows of long keys are: the least key, and how many bits of a difference from it are 0 in all."""
+    """Where the windows of long keys are: the least key, and how many leading bits are 0 in all differences from it."""
 
     least: Any
     zeros: Any
@@ -82,7 +83,7 @@ def windows_of(keys, n):
 
 @inlined
 def are_whole(windows):
-    """Return whether windows hold all bits in which keys differ."""
+    """Return whether windows contain all bits in which keys differ."""
     return windows.zeros == 64 - WINDOW
 
 
@@ -103,8 +104,8 @@ def make_words(keys, first, last, windows, words):
 def settle(keys, windows, words, here, first, last, n, there, counts):
     """Sort the runs of equal windows that begin in places [first, last) of n by the rest of their keys.
 
-    words[here + i]: that at place i; words[there + i] is workspace. Other threads may sort runs that begin elsewhere,
-    after which words have other windows: so windows of words that are not this share's come from the keys.
+    words[here + i]: the word at place i; words[there + i] is workspace. Another thread may already have sorted another
+    run, which changes the windows in its words. So windows of other shares' words are computed from the keys.
     """
     begin = first
     if first > 0:

@@ -15,26 +15,26 @@ from dmlcpu.runtime.records import CELL, LINE_CELLS, record
 WORK = record(
     n=np.int64,  # elements of a sequence
     rows=np.int64,  # sequences
-    columns=np.int64,  # sequences side by side in x, one word apart: the size of the walk's last dimension, or 1
+    columns=np.int64,  # adjacent sequences, one word of x apart: the size of the walk's last dimension, or 1
     lanes=np.int64,  # sequences that are sorted together
-    has_values=np.int64,  # values are wanted
-    index_words=np.int64,  # words of an index, the low one first: 1 or 2; 0: no indices are wanted
+    has_values=np.int64,  # the call returns values
+    index_words=np.int64,  # words of an index, 1 or 2, the low one first; 0: the call returns no indices
     walk=WALK,  # from sequence to sequence
     x=SEQUENCES,
     values=SEQUENCES,
     indices=SEQUENCES,
     key_map=KEY_MAP,
-    words=np.int64,  # of a share's workspace; 0: keys are sorted, as only values are wanted
+    words=np.int64,  # of a share's workspace; 0: keys are sorted, because the call returns only values
     share_cells=np.int64,  # of a share's workspace
 )
 
 
-LANES = 16  # sequences that are sorted together, at most: a cache line of float32 side by side
-# Elements of a sequence that the network sorts, at most. With 256 an element meets 15 comparators, of seven operations
-# for 4 lanes (AVX2): as long as radix passes take.
+LANES = 16  # at most so many sequences are sorted together: a cache line of float32
+# The network sorts sequences of up to so many elements. With 256, an element passes 15 comparators, each of seven
+# operations for 4 lanes (AVX2), which takes as long as radix passes.
 SHORT = 256
 
-COUNTS = 4 * RADIX  # of each digit of a word
+COUNTS = 4 * RADIX  # a histogram for each digit of a word
 
 
 class Space(NamedTuple):
@@ -51,7 +51,7 @@ def words_of(kernel: str, n: int, lanes: int) -> int:
 
 
 def share_cells(words: int, n: int, width: int, lanes: int) -> int:
-    """Return the cells of a share. width: bytes of an element. Lines of keys can be read beyond their end."""
+    """Return the cells of a share. width: bytes of an element. Lines of keys may be read beyond the last key."""
     return COUNTS + words + lines_of(-(-max(2, lanes) * n * width // CELL)) + 2 * LINE_CELLS
 
 

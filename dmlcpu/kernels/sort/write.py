@@ -1,4 +1,4 @@
-"""The writing of sorted sequences: by positions, or of keys that become elements again."""
+"""Writing sorted sequences: elements by their positions, or keys that become elements again."""
 
 import numpy as np
 
@@ -30,7 +30,7 @@ def write_indices(work, row, words, here, first, last, indices):
 
 @device
 def write_by_position(x, start, work, row, words, here, first, last, values, indices):
-    """Write places [first, last) of sequence `row`, which begins at x[start]; words[here + j]: what place j gets."""
+    """Write places [first, last) of sequence `row`, which begins at x[start]; words[here + j]: the word of place j."""
     if work.index_words:
         write_indices(work, row, words, here, first, last, indices)
     if work.has_values:
@@ -74,7 +74,7 @@ def write_in_order(x, start, work, row, first, last, values, indices):
 
 @inlined
 def element_of(key, key_map):
-    """Return the element of a key; of zero's and NaN's keys one of several."""
+    """Return the element of a key; zeros share a key, and so do NaNs: one of them."""
     word = type(key)
     value = word(key ^ key_map.flip)
     return word(word(word(0) - value) | word(~key_map.mask)) if value > key_map.mask else value
@@ -90,9 +90,9 @@ def write_keys(work, row, keys, here, first, last, key_map, values):
 
 @device
 def restore(x, start, work, row, keys, here, key_map, values):
-    """Write zeros and NaNs once more, in the order of x: all zeros have one key, and so have all NaNs.
+    """Write zeros and NaNs again, in the order of x, because all zeros share a key, and all NaNs.
 
-    Integers have no others with a key: their mask is all ones. keys[here + j]: the key at place j.
+    No two integers share a key: their mask is all ones. keys[here + j]: the key at place j.
     """
     word = x.dtype.type
     if key_map.mask == word(~word(0)):

@@ -18,7 +18,7 @@ LOCKSTEP, TOURNAMENT, STRIDED_INSERT, STRIDED_TOURNAMENT, SELECT_SORT = range(le
 
 INSERT_K = 16  # at most: winners in a vector lane
 INSERT_N = 10_000  # at most: elements of a column
-INSERT_COLUMNS = 8  # at least: columns side by side, or most lanes have none
+INSERT_COLUMNS = 8  # at least: adjacent columns, or most lanes have none
 LOCKSTEP_N = 256  # at most: its positions are as wide as keys, which may have 8 bits
 ELEMENTS_A_WINNER = 31  # at least: with fewer, too many groups must be read again
 

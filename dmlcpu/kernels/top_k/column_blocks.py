@@ -1,4 +1,4 @@
-"""Cache blocking along an axis that is not the last: sequences side by side in x form blocks of columns.
+"""Cache blocking along an axis that is not the last: sequences that are adjacent in x form blocks of columns.
 
 The last block of a line of x may be narrower than the others.
 """

@@ -1,6 +1,6 @@
-"""The greatest keys of some lines of elements, lane by lane: what block-max pruning does with every element.
+"""The greatest keys of some lines of elements, lane by lane: the step of block-max pruning that reads every element.
 
-Keys are compared in signed order, with their sign bits inverted, because AVX2 compares 64-bit words in no other order.
+Keys are compared as signed integers, with inverted sign bits, because AVX2 compares 64-bit words only as signed ones.
 The lines are read in the order of memory: a tile read lane by lane took 2 to 2.5 times as long (Zen 4, 64-bit types).
 """
 
@@ -30,8 +30,8 @@ class LineRange(NamedTuple):
 def greatest_line(lines, key_map, needs_keys, target, place):
     """Write the greatest keys of an even number of lines to the line at target[place].
 
-    needs_keys: floats cannot be compared as such, see `flushes_subnormals`, or earlier lines had a NaN. Return it
-    for the next lines.
+    needs_keys: floats cannot be compared as floats, see `flushes_subnormals`, or earlier lines had a NaN. Return its
+    value for the next lines.
     """
     if key_map.infinity == key_map.mask:  # integers
         greatest_words(lines, key_map.flip, target, place)
@@ -43,7 +43,7 @@ def greatest_line(lines, key_map, needs_keys, target, place):
 
 @emitted
 def flushes_subnormals(builder, array, flip: Any) -> types.boolean:
-    """Return whether comparisons take subnormal floats for zeros here: a mode of the thread that some libraries set."""
+    """Return whether comparisons treat subnormal floats as zeros: a mode of the thread that some libraries set."""
     kind = _FLOATS.get(array.nbytes)
     if kind is None:
         return ir.Constant(ir.IntType(1), 0)

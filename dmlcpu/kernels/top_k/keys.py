@@ -1,6 +1,6 @@
 """Order-preserving keys: unsigned integers as wide as the element, whose order is the wanted order, greatest first.
 
-One kernel a width then serves every type and both directions, and a tie is an equal key. All NaNs have one key, above
+So one kernel for each width serves all types and both directions, and ties are equal keys. All NaNs have one key, above
 +inf; both zeros have one key. The smallest elements have the greatest complemented keys.
 
 The map is one line of arithmetic with four constants, so that one vectorised loop serves floats and integers. It takes

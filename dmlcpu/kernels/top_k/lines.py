@@ -19,7 +19,7 @@ def _as_bits(builder: Any, flags: Any) -> Any:
 
 @emitted
 def reach(builder, array, index, least: Any) -> types.uint64:
-    """Return a bit for each element of the line at array[index]: whether it is at least `least`, of their type."""
+    """Return a bit for each element of the line at array[index]: whether it is at least `least`, which has its type."""
     bound = splat(builder, least, array.lanes)
     return _as_bits(builder, builder.icmp_unsigned(">=", array.load(index, array.lanes), bound))
 
@@ -49,7 +49,7 @@ def _make_insert(comparison: str) -> Any:
             held, held_at = (each.load(index, keys.lanes) for each in best)
             new, new_at = builder.load(moving), builder.load(moving_at)
             emit_barrier(builder)
-            wins = builder.icmp_unsigned(comparison, newcomer, held)  # then also against all that follow
+            wins = builder.icmp_unsigned(comparison, newcomer, held)  # and then against all keys that follow
             best.keys.store(builder.select(wins, new, held), index)
             best.positions.store(builder.select(wins, new_at, held_at), index)
             builder.store(builder.select(wins, held, new), moving)

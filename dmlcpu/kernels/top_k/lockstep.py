@@ -1,8 +1,8 @@
 """Per-lane insertion for short sequences, many at a time: each vector lane keeps the k best of its sequence.
 
 The elements of a sequence are inserted from last to first. A newcomer displaces the first key that it reaches, which
-moves on to the next place in the same way. So of equal elements the last inserted, with the lowest position, comes
-first, without a comparison of positions and without a branch.
+moves on to the next place in the same way. So among equal elements the last inserted one, which has the lowest
+position, comes first, without a comparison of positions and without a branch.
 """
 
 import numpy as np

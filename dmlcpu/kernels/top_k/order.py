@@ -1,7 +1,7 @@
 """Rank sort and LSD radix sort of the winners: descending keys, equal keys in input order, by ascending position.
 
-The sorted words have half a key above the element's number in the input. So a pass moves one word, and keys of 64 bits
-take two sorts, by their lower and then by their upper half.
+The upper half of a sorted word is half a key, the lower half the element's number in the input. So a pass moves one
+word, and keys of 64 bits take two sorts: by their lower half, then by their upper half.
 """
 
 import numpy as np

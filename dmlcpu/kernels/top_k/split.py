@@ -38,7 +38,7 @@ def merge(_, parts, x, values, indices, works, scratch):
 
 @inlined
 def merge_row(row, parts, x, work, scratch):
-    """Merge the winners of a sequence's parts, of equal keys the earlier part's first; return their positions.
+    """Merge the winners of a sequence's parts, among equal keys the earlier part's first; return their positions.
 
     positions[k] of a part, a cell that is free now, counts the winners taken from it; the result goes after this cell
     of the first part.

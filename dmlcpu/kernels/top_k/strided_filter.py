@@ -1,4 +1,4 @@
-"""Find the elements that beat a bound of their sequence, in sequences side by side that come a block at a time.
+"""Find the elements that beat a bound of their sequence, in adjacent sequences that come a block at a time.
 
 Few later elements beat the k-th winner so far, so filtering takes no longer than reading.
 """
@@ -48,7 +48,7 @@ def strided_filter(part, parts, x, bounds, shares, first_position, counts, value
 
 @inlined
 def append(bits, x, source, sequence, position, most, counts, found):
-    """Append the elements from x[source] on whose bit is set, each to those of its sequence, from `sequence` on."""
+    """Append the elements from x[source] on whose bit is set, each to its own sequence, from `sequence` on."""
     while bits != 0:
         lane = lowest_bit(bits)
         bits &= bits - np.uint64(1)

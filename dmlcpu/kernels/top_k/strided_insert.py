@@ -3,7 +3,7 @@
 Each line of the input is read once: the first k from last to first, then the others in order. The first k are always
 inserted; each displaces the first key that it reaches. Most later elements do not exceed the last of the k best, which
 one comparison checks for a whole line of columns. An element that does displaces the first key that it exceeds. The
-displaced key moves on to the next place in the same way. So of equal elements the first of the sequence comes first.
+displaced key moves on to the next place in the same way. So among equal elements the first of the sequence comes first.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ def workspace(n: int, k: int, lanes: int) -> tuple[int, int]:
 
 @kernel
 def strided_insert(part, parts, x, values, indices, works, scratch):
-    """Select in a share of the sequences, which lie side by side in x."""
+    """Select in a share of the sequences, which are adjacent in x."""
     work = record_at(works, 0, WORK)
     key_map = key_map_of(x, work.key_map)
     space = workspace_of(part, parts, x, work, scratch)

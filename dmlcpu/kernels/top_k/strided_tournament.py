@@ -1,8 +1,8 @@
 """Block-max pruning for small k along an axis that is not the last: blocks of columns, read line by line.
 
 A group is GROUP neighbouring elements of one column; elements after the last whole group are groups of one. The maxima
-of all columns of a block form in whole vectors. Then each column is finished by itself, as groups.py describes. No
-column is ever copied.
+of all columns of a block are computed in whole vectors. Then each column is finished separately, as groups.py
+describes. No column is ever copied.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ def workspace(n: int, k: int, lanes: int) -> tuple[int, int]:
 
 @kernel
 def strided_tournament(part, parts, x, values, indices, works, scratch):
-    """Select in a share of the sequences, which lie side by side in x."""
+    """Select in a share of the sequences, which are adjacent in x."""
     work = record_at(works, 0, WORK)
     n, k, key_map = work.n, work.k, key_map_of(x, work.key_map)
     space = workspace_of(part, parts, x, work, scratch)

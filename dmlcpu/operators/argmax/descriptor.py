@@ -11,16 +11,16 @@ from dmlcpu.reductions.descriptor import ArgDesc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgmaxOperatorDesc(ArgDesc):
-    """DML_ARGMAX: the place of the greatest element of each set, the elements that differ along some axes only.
+    """DML_ARGMAX: the place of the greatest element of each set, whose elements lie along some axes.
 
     Parameters
     ----------
     input_tensor : TensorDesc
         The elements.
     output_tensor : TensorDesc
-        The input's sizes, but 1 along each axis; INT64, INT32, UINT64 or UINT32.
+        The input's sizes, except 1 along each axis; INT64, INT32, UINT64 or UINT32.
     axes : tuple of int
-        One axis or more, none twice; DirectML's AxisCount is their number. Their order does not matter.
+        One axis or more, in any order, none twice; DirectML's AxisCount is their number.
     axis_direction : AxisDirection
         INCREASING takes the first of equal elements, DECREASING the last.
 

@@ -24,8 +24,8 @@ def argmax(
 ) -> "Array":
     """Return the position of the greatest element of each set: of all elements, or of those along some axes.
 
-    Among equal elements, the first or the last wins. NaN is greater than +inf. All NaNs are equal, and so are -0.0 and
-    +0.0.
+    Among equal elements, the first wins, or the last with `select_last`. NaN is greater than +inf. All NaNs are equal,
+    and so are -0.0 and +0.0.
 
     Parameters
     ----------

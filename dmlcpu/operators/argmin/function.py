@@ -24,8 +24,8 @@ def argmin(
 ) -> "Array":
     """Return the position of the smallest element of each set: of all elements, or of those along some axes.
 
-    Among equal elements, the first or the last wins. NaN wins against every number, as in `argmax`. All NaNs are equal,
-    and so are -0.0 and +0.0.
+    Among equal elements, the first wins, or the last with `select_last`. NaN wins against every number, as in `argmax`.
+    All NaNs are equal, and so are -0.0 and +0.0.
 
     Parameters
     ----------

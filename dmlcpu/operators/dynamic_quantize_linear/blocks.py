@@ -1,4 +1,4 @@
-"""dynamic_quantize_linear on an array that is read twice, for ranges and for the result, a block at a time."""
+"""dynamic_quantize_linear that reads its array twice, a block at a time: for ranges, then for the result."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ def estimate(**arguments: Any) -> Estimate:
 
 
 def _prepared(arguments: dict[str, Any]) -> tuple[Source, Quantized, Prepared]:
-    """Return x, what it becomes, and the call in one piece."""
+    """Return x, its quantized form, and the call in one piece."""
     given = bind(dynamic_quantize_linear, arguments)
     source, x = as_source(NAME, "x", given["x"])
     axis = given["axis"]

@@ -1,4 +1,4 @@
-"""dynamic_quantize_matmul on matrices that are read, and a result that is written, a block at a time."""
+"""dynamic_quantize_matmul that reads its matrices, and writes its result, a block at a time."""
 
 import math
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def estimate(**arguments: Any) -> Estimate:
 def run(
     arguments: dict[str, Any], sinks: dict[str, Sink], memory: int, stopping: Callable[[], bool] = lambda: False
 ) -> None:
-    """Find the ranges of x, then multiply what it becomes, within `memory` bytes."""
+    """Find the ranges of x, then multiply the quantized x, within `memory` bytes."""
     quantized, product = _product(arguments)
     cut_within(NAME, memory, blocks.cuts(product.call), partial(blocks.needs, product))  # before anything is read
     quantized.find(memory, stopping)
@@ -36,7 +36,7 @@ def run(
 
 
 def _product(arguments: dict[str, Any]) -> tuple[Quantized, blocks.Product]:
-    """Return what x becomes, and the product of that, or refuse them."""
+    """Return the quantized x and its product, or refuse them."""
     given, (form, per_row, *key), (x, *others) = blocks.requested(dynamic_quantize_matmul, request, arguments, "x")
     a, b, shapes, bias, _, dtype = key
     call, axis = checked(form, per_row, a, b, shapes, bias, dtype)

@@ -23,7 +23,7 @@ from dmlcpu.runtime.threads import REFERENCE, Budget, plan_for_now
 
 __all__ = ["allocate", "dynamic_quantize_matmul", "prepare", "request"]  # the parts that `bind` uses
 
-TO_FLOAT = "matmul_integer_to_float"  # whose kernels multiply
+TO_FLOAT = "matmul_integer_to_float"  # its kernels multiply
 _FLOAT32 = np.dtype(np.float32)
 _empty = np.empty
 
@@ -89,7 +89,8 @@ def dynamic_quantize_matmul(
     b : array_like of int8 or uint8, shape (..., K, N) or (K,), or PackedMatrix
         Pack constant weights once, with `pack_b`.
     b_scale : array_like of floats
-        One number, or one a column: shape (N,) or (..., 1, N), broadcast against b's batch. Any number is allowed.
+        One number, or one for each column: shape (N,) or (..., 1, N), broadcast against b's batch. Any number is
+        allowed.
     b_zero_point : array_like of b's type, optional
         The same choice of shapes, independently of the scale. Python integers are converted.
     bias : array_like of float32 or float16, optional
@@ -146,7 +147,7 @@ def request(*given: Any) -> Request:
     x, form = formed(NAME, "x", x)
     if type(per_row) is not bool:  # in a key, 1 would be True
         per_row = check_flag(NAME, "per_row", per_row)
-    # What x becomes has scales and zero points that the call finds. `Form` itself is a Python call.
+    # The call finds the scales and zero points of the quantized x. `Form` itself is a Python call.
     a = tuple.__new__(Form, (x.shape, BYTE, None))
     parameters = (ABSENT, None, b_scale, b_zero_point, ABSENT, None)
     key, (_, *others) = request_of(NAME, _float_type, a, b, parameters, bias, (out_dtype, out))
@@ -172,7 +173,7 @@ def prepare(
     dtype: np.dtype[Any],
     budget: Budget,
 ) -> Prepared:
-    """Return the prepared call. form: of x; a: of what it becomes; the rest as of products."""
+    """Return the prepared call. form: of x; a: of the quantized x; the rest is that of products."""
     call, axis = checked(form, per_row, a, b, parameters, bias, dtype)
     strides = matrix_strides(fitting(y_strides, call.shape), len(a[0]) == 1, len(b[0]) == 1)
     product = plan(call, strides, budget)
@@ -192,7 +193,7 @@ def prepare(
 
 
 def checked(form: Any, per_row: bool, *product: Any) -> tuple[Call, int | None]:
-    """Return the product, and the axis whose elements share a range, or refuse them. As `prepare`, without y."""
+    """Return the product, and the axis whose elements share a range, or refuse them; given: `prepare`'s, without y."""
     x, (a, b, parameters, bias, dtype) = Form(*form), product
     check_type(NAME, "x", x.dtype, FLOATS)
     axis = len(x.shape) - 1 if per_row else None
@@ -204,9 +205,9 @@ def checked(form: Any, per_row: bool, *product: Any) -> tuple[Call, int | None]:
 class Plan(Prepared):
     """The two steps of a call."""
 
-    make: Callable[[], Array]  # returns an array for what x becomes
-    ranges: int  # how many there are
-    quantize: Callable[..., bool | None]  # writes it, and scales and zero points
+    make: Callable[[], Array]  # returns an array for the quantized x
+    ranges: int  # the number of ranges
+    quantize: Callable[..., bool | None]  # writes it, with its scales and zero points
     product: Prepared
 
     def run(self, x: Array, b: Any, numbers: tuple[Array, ...], bias: Any, y: Array) -> bool | None:

@@ -1,4 +1,4 @@
-"""gather_elements on arrays that are read, and a result that is written, some lines at a time."""
+"""gather_elements that reads its arrays, and writes its result, some lines at a time."""
 
 from collections.abc import Callable
 from functools import partial
@@ -45,7 +45,7 @@ def run(
     call, (x, indices) = _checked(arguments)
     tile = cut_within(NAME, memory, tiles_of(call.indices, call.axis), partial(_needs, call))
     refuse_out(NAME, call, indices, stopping, memory)
-    options: Any = {"axis": call.axis, "mode": "clip"}  # in mode "raise" none is out of range now
+    options: Any = {"axis": call.axis, "mode": "clip"}  # no index is out of range now
     out = Buffer()
     for region, block in read_blocks(indices, regions_of(call.indices.shape, tile), stopping):
         y = out.array(extent(region), call.x.dtype)

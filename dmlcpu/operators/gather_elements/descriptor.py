@@ -14,23 +14,23 @@ from dmlcpu.operators.gather_elements.plan import prepare
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherElementsOperatorDesc(OperatorDesc[Array]):
-    """DML_GATHER_ELEMENTS: ``output[i, j] = input[indices[i, j], j]``, along axis 0 for instance.
+    """DML_GATHER_ELEMENTS: ``output[i, j] = input[indices[i, j], j]`` if the axis is 0.
 
     Parameters
     ----------
     input_tensor : TensorDesc
         The elements.
     indices_tensor : TensorDesc
-        An index for each element of the output: the input's sizes but along `axis`.
+        An index for each element of the output: the input's sizes, except along `axis`.
     output_tensor : TensorDesc
         The indices' sizes, the input's DataType.
     axis : int
-        The axis that indices are of, less than DimensionCount.
+        The axis that indices refer to, less than DimensionCount.
 
     Raises
     ------
     InvalidDescriptorError
-        If the fields contradict each other; the three tensors must have one DimensionCount.
+        If the fields contradict each other; the three tensors must have the same DimensionCount.
     TypeError
         If a field has the wrong Python type.
 

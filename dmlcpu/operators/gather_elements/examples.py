@@ -13,7 +13,7 @@ from dmlcpu.operators.table import Example, Workload
 
 
 def examples(dtype: str) -> Iterator[Example]:
-    """Yield a plain call: all types of a width have one kernel."""
+    """Yield a plain call, because all types of a width share a kernel."""
     yield Example(_arguments(dtype))
 
 
@@ -27,9 +27,9 @@ def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
 
 
 def workload(nbytes: int) -> Workload:
-    """Return as many elements of rows of 64 float32 as there are, along axis 0, at random."""
+    """Return as many random elements along axis 0 as an array of rows of 64 float32 has."""
     rng, columns = np.random.default_rng(0), 64
-    count = max(1, nbytes // (16 * columns))  # of x and y 4 bytes each, of indices 8
+    count = max(1, nbytes // (16 * columns))  # bytes: 4 each of x and y, 8 of indices
     x, indices = rng.random((count, columns), np.float32), rng.integers(0, count, (count, columns))
     return Workload({"x": x, "indices": indices, "axis": 0}, "copy", 2 * x.nbytes + indices.nbytes)
 

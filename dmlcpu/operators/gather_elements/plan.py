@@ -1,4 +1,4 @@
-"""How gather_elements is carried out: what is checked, and how the work is cut."""
+"""Plans of gather_elements: the checks, and how the work is cut."""
 
 import functools
 import logging
@@ -36,7 +36,7 @@ class Call(NamedTuple):
     y: Form
     axis: int
     mode: str = "raise"
-    width: int = 0  # bytes of the words that elements consist of; 0: their type says it
+    width: int = 0  # bytes of the words that elements consist of; 0: those of their type
 
 
 def check(forms: tuple[Any, ...], options: tuple[Any, ...]) -> Call:
@@ -83,7 +83,7 @@ class Plan(Prepared):
     checkers: int  # shares of `validate`
     parts: int  # of `gather`
     work: Array
-    word: np.dtype[Any]  # the type in which kernels see elements
+    word: np.dtype[Any]  # the type as which kernels read elements
     view: Callable[..., Array]  # returns the words of an array
 
     def run(self, x: Array, indices: Array, y: Array, is_new: bool = False) -> bool | None:
@@ -135,7 +135,7 @@ def _plan(call: Call, results: tuple[Tensor, ...], budget: Budget) -> Plan:
 
 
 def _nanoseconds(layout: Layout) -> int:
-    """Return what the copies take on one thread, within a factor of 2 (Zen 4)."""
+    """Return the time of the copies on one thread, within a factor of 2 (Zen 4)."""
     return layout.elements + 10 * layout.rows + layout.misses
 
 

@@ -64,18 +64,18 @@ def matmul_integer(
 
         y[m, n] = sum over k of (a[m, k] - a_zero_point[m]) * (b[k, n] - b_zero_point[n])
 
-    Only int32 results wrap: they are the sums modulo 2**32, which are exact up to K = 33,025.
+    Only int32 results wrap: they are the sums modulo 2**32, which equal the sums up to K = 33,025.
 
     Parameters
     ----------
     a : array_like of int8 or uint8, shape (..., M, K) or (K,)
     a_zero_point : array_like of a's type, or None
-        One number, or one a row: shape (M,) or (..., M, 1), broadcast against a's batch. None is 0. Python integers are
-        converted.
+        One number, or one for each row: shape (M,) or (..., M, 1), broadcast against a's batch. None is 0. Python
+        integers are converted.
     b : array_like of int8 or uint8, shape (..., K, N) or (K,), or PackedMatrix
         Pack constant weights once, with `pack_b`.
     b_zero_point : array_like of b's type, or None
-        As for `a`, but one a column: shape (N,) or (..., 1, N).
+        Like those of `a`, but one for each column: shape (N,) or (..., 1, N).
     out_dtype : dtype, default int32
         int32, or int64, in which no sum wraps.
     out : ndarray, optional

@@ -111,14 +111,14 @@ def matmul_integer_to_float(
     ----------
     a : array_like of int8 or uint8, shape (..., M, K) or (K,)
     a_scale : array_like of floats
-        One number, or one a row: shape (M,) or (..., M, 1), broadcast against a's batch. Used as float32. Any number is
-        allowed: 0, negative, infinite, NaN.
+        One number, or one for each row: shape (M,) or (..., M, 1), broadcast against a's batch. Used as float32. Any
+        number is allowed: 0, negative, infinite, NaN.
     a_zero_point : array_like of a's type, or None
-        One number, or one a row, independently of the scale; None is 0. Python integers are converted.
+        One number, or one for each row, independently of the scale; None is 0. Python integers are converted.
     b : array_like of int8 or uint8, shape (..., K, N) or (K,), or PackedMatrix
         Pack constant weights once, with `pack_b`.
     b_scale, b_zero_point : array_like
-        As for `a`, but one a column: shape (N,) or (..., 1, N).
+        Like those of `a`, but one for each column: shape (N,) or (..., 1, N).
     bias : array_like of float32 or float16, optional
         Added to the product: any shape that broadcasts to the result's. Lists are converted to float32.
     out_dtype : dtype, optional
@@ -141,7 +141,7 @@ def matmul_integer_to_float(
     Notes
     -----
     The semantics are those of DirectML's ``DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT_OPERATOR_DESC`` and ONNX Runtime's
-    ``com.microsoft.MatMulIntegerToFloat``, whose order of roundings on x86 this is.
+    ``com.microsoft.MatMulIntegerToFloat``, which rounds in this order on x86.
 
     Examples
     --------
@@ -171,12 +171,12 @@ def request(*given: Any) -> Request:
 
 
 def _default(a_scale: Any, b_scale: Any) -> np.dtype[Any]:
-    """Return the type of the result, if it is not given."""
+    """Return the default type of the result."""
     return _FLOAT16 if _is_half("a_scale", a_scale) and _is_half("b_scale", b_scale) else _FLOAT32
 
 
 def _is_half(field: str, scale: Any) -> bool:
-    """Return whether a scale is an array of float16, in any byte order and of any library."""
+    """Return whether a scale is a float16 array of any library, in any byte order."""
     dtype = getattr(scale, "dtype", None)
     if dtype is None or dtype is _FLOAT32:
         return False

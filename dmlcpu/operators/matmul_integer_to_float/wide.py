@@ -13,7 +13,7 @@ from dmlcpu.common.arguments import Array
 
 _CHUNK = 1 << 20
 _HALF = 1 << 16
-# A sum of fewer multiples of 2**32 fits an int64 with its lower bits.
+# A sum of fewer multiples of 2**32, with its lower bits, fits an int64.
 _FITS = 1 << 30
 
 
@@ -32,8 +32,7 @@ def rounded_sum(upper: Array, left: Array, right: Array, lower: Array) -> Array:
     middle = (left & (_HALF - 1)) + (right & (_HALF - 1)) + (lower >> 16)
     upper = upper + (left >> 16) + (right >> 16) + (middle >> 16)
     rest = ((middle & (_HALF - 1)) << 16) | (lower & (_HALF - 1))  # the sum is 2**32 * upper + rest
-    # Where that does not fit an int64, the lowest bit says that there is a rest: it is too low to do more than to break
-    # a tie.
+    # If that does not fit an int64, the lowest bit is set for any rest. It is so low that it can only break a tie.
     fits = np.abs(upper) < _FITS
     rounded = np.where(fits, upper << 32 | rest, upper | (rest != 0)).astype(np.float32)
     result: Array = np.where(fits, rounded, rounded * np.float32(2**32))

@@ -1,4 +1,4 @@
-"""matmul_top_k on matrices that are read, and results that are written, a block at a time."""
+"""matmul_top_k that reads its matrices, and writes its results, a block at a time."""
 
 import itertools
 import math
@@ -26,9 +26,9 @@ from dmlcpu.selection.plan import plan, select
 Rhs = Array | PackedMatrix
 SOURCES = ("a", "b")
 
-# The least columns and rows of a block if memory suffices: with fewer, the kernels are slower.
+# If memory suffices, blocks have at least so many columns and rows; with fewer, kernels are slower.
 _COLUMNS, _ROWS = 256 * NR, 192
-# Bytes for each selected score of blocks whose results are merged: those of two blocks, their concatenation, the
+# Bytes for each selected score if results of blocks are merged: the scores of two blocks, their concatenation, the
 # selection, and NumPy's temporary arrays.
 _MERGING = 96
 
@@ -37,9 +37,9 @@ class Selection(NamedTuple):
     """A selection of a product of matrices that need not be in memory."""
 
     call: Call
-    a: Source  # of matrices, as b is
+    a: Source  # of matrices, like b
     b: Source | PackedMatrix
-    others: dict[str, Array | None]  # the other operands but the mask, as matrices
+    others: dict[str, Array | None]  # the other operands except the mask, as matrices
     mask: Array | None  # bits, (1 or M, ceil(N / 8))
     held: int  # bytes of these, and of their copies
 
@@ -84,7 +84,7 @@ def estimate(**arguments: Any) -> Estimate:
 def run(
     arguments: dict[str, Any], sinks: dict[str, Sink], memory: int, stopping: Callable[[], bool] = lambda: False
 ) -> None:
-    """Write what is selected of blocks of rows; of blocks of columns, what is selected is merged."""
+    """Write the selections of blocks of rows; those of blocks of columns are merged first."""
     found = _selection(arguments)
     call, shape = found.call, found.call.results[0].shape
     if 0 in shape:
@@ -103,7 +103,7 @@ def run(
 
 
 class _Blocks:
-    """The blocks of an operand, each for all regions in a row that need it. whole: the axis that is not cut."""
+    """The blocks of an operand, each for all consecutive regions that need it. whole: the axis that is not cut."""
 
     def __init__(self, operand: Source | PackedMatrix, form: Form, whole: int) -> None:
         self._operand, self._shape, self._whole = operand, form.shape, whole
@@ -135,7 +135,7 @@ def _regions(call: Call, cut: BlockSize) -> Iterator[Region]:
 
 
 def _select(selection: Selection, region: Region, a: Array, b: Rhs) -> MatmulTopK:
-    """Return what is selected of a region of the scores."""
+    """Return the selection from a region of the scores."""
     call = selection.call
     own: dict[str, Any] = {
         name: each if each is None else each[part_of(each.shape, region)] for name, each in selection.others.items()
@@ -160,7 +160,7 @@ def _bits_of(mask: Array, rows: slice, columns: slice) -> Array:
 
 
 def _merged(call: Call, best: MatmulTopK, found: MatmulTopK) -> MatmulTopK:
-    """Return what is selected of two blocks, the first of which has the lower columns."""
+    """Return the selection from those of two blocks, the first of which has the lower columns."""
     order = call.order
     values, indices = (np.concatenate(both, axis=-1) for both in zip(best, found, strict=True))
     mode, nan = "largest" if order.is_largest else "smallest", "last" if order.nan_last else "greatest"

@@ -7,7 +7,7 @@ from dmlcpu.products.examples import SIZE, calls, matrix, square
 
 
 def examples(dtype: str) -> Iterator[Example]:
-    """Yield calls of each way to read b; the first is a plain one. Sums and scaled scores have the same kernels."""
+    """Yield a call for each way to read b, the plain one first. Sums and scaled scores have the same kernels."""
     yield from map(Example, calls(dtype, k=10, a_zero_point=3, b_zero_point=-2))
     yield Example({"a": matrix(2, dtype), "b": matrix(96, "int8").T, "k": 40, "a_scale": 0.5})
 

@@ -1,4 +1,4 @@
-"""matmul_top_k: the k best scores of each row of a product of 8-bit matrices, whose scores are never written."""
+"""matmul_top_k: the k best scores of each row of a product of 8-bit matrices; scores are never written."""
 
 import functools
 from typing import Any, Generic, NamedTuple, get_args, overload
@@ -138,16 +138,16 @@ def matmul_top_k(
     k : int
         How many scores of each row to select, 0 to N.
     a_scale : array_like of floats, optional
-        One number, or one a row: shape (M,) or (..., M, 1). With a scale, scores are float32, and a missing scale is 1;
-        without scales they are the integer sums.
+        One number, or one for each row: shape (M,) or (..., M, 1). With a scale, scores are float32, and a missing
+        scale is 1; without scales they are the integer sums.
     a_zero_point : array_like of a's type, optional
-        The same choice of shapes. Python integers are converted.
+        The same shapes as `a_scale`. Python integers are converted.
     b_scale : array_like of floats, optional
-        As for `a`, but one a column: shape (N,) or (..., 1, N).
+        Like those of `a`, but one for each column: shape (N,) or (..., 1, N).
     b_zero_point : array_like of b's type, optional
-        The same.
+        The same shapes as `b_scale`.
     bias : array_like, optional
-        Added to the scores: one number, or one a column. Floats with scales; 32-bit integers without.
+        Added to the scores: one number, or one for each column. Floats with scales; 32-bit integers without.
     mode : {"largest", "smallest"}, default "largest"
         Which scores to select, and the order in which they come.
     nan : {"greatest", "last"}, default "greatest"
@@ -229,18 +229,18 @@ def request(*given: Any) -> Request:
 
 
 def _bits(a: Shape, b: Shape, mask: Any, exclude: Any) -> Array | None:
-    """Return a bit for each column that may be selected, of all rows or of each; a, b: shapes."""
+    """Return bits that say which columns may be selected, for all rows or for each; a, b: shapes."""
     for name, shape in (("a", a), ("b", b)):
         if len(shape) > 2:
             raise BindingError(NAME, f"{name}.ndim", str(len(shape)), "at most 2 with mask or exclude")
     if not a or len(b) < 2 or b[-1] > MOST_COLUMNS:
-        return None  # `check` refuses them
+        return None  # `check` refuses these shapes
     rows = a[0] if len(a) == 2 else 1
     return allowed_of(NAME, rows, b[-1], mask=mask, exclude=exclude).bits(0, rows)
 
 
 def _no_type(*_: Any) -> np.dtype[Any]:
-    """Return the type of the result that `parameters_of` asks for; there is no zero point of it."""
+    """Return the type of the result, for `parameters_of`; the result has no zero point."""
     return _FLOAT
 
 
@@ -256,8 +256,8 @@ def prepare(
 ) -> Prepared:
     """Return the prepared call.
 
-    a, b: forms, or that of a packed matrix; parameters, bias: shapes; options: k, whether scores are scaled, mode, nan;
-    bits: the shape of those of columns that are allowed.
+    a, b: forms, b perhaps that of a packed matrix; parameters, bias: shapes; options: k, whether scores are scaled,
+    mode, nan; bits: the shape of the bits of allowed columns.
     """
     return plan(check(a, b, parameters, bias, options, bits), budget)
 
@@ -270,7 +270,7 @@ def check(
     options: tuple[Any, ...],
     bits: Shape | None,
 ) -> Call:
-    """Return what is selected, or refuse it; of what `prepare` is given."""
+    """Return the checked selection, or refuse it; the arguments are `prepare`'s."""
     k, is_scaled, mode, nan = options
     a, (b, layout, is_exact) = Form(*a), rhs_form(b)
     check_matrix(NAME, "a", a)

@@ -24,7 +24,7 @@ def examples(dtype: str) -> Iterator[Example]:
     """Yield calls of all kernels; the first is a plain one, the others have a scale for each column."""
     first, *others = calls(dtype, **_PARAMETERS, out_dtype=dtype)
     yield Example(first)
-    each = np.full(64, _PARAMETERS["b_scale"], np.float32)  # bound calls look at scales in arrays
+    each = np.full(64, _PARAMETERS["b_scale"], np.float32)  # bound calls check scales that are arrays
     yield from (Example({**call, "b_scale": each}) for call in others)
 
 

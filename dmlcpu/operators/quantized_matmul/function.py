@@ -81,21 +81,22 @@ def quantized_matmul(
         mul[m, n] = float32(float32(a_scale[m] * b_scale[n]) / y_scale[m])
         y[m, n]   = clip(round_half_even(float32(acc) * mul) + y_zero_point[m], lowest, highest)
 
-    where lowest and highest are those of y's type, and an acc of 0 gives the zero point even where mul overflows.
+    where lowest and highest are those of y's type, and an acc of 0 gives the zero point even if mul overflows.
 
     Parameters
     ----------
     a : array_like of int8 or uint8, shape (..., M, K) or (K,)
     a_scale : array_like of floats
-        One positive number, or one a row: shape (M,) or (..., M, 1), broadcast against a's batch. Used as float32.
+        One positive number, or one for each row: shape (M,) or (..., M, 1), broadcast against a's batch. Used as
+        float32.
     a_zero_point : array_like of a's type, or None
-        One number, or one a row, independently of the scale; None is 0. Python integers are converted.
+        One number, or one for each row, independently of the scale; None is 0. Python integers are converted.
     b : array_like of int8 or uint8, shape (..., K, N) or (K,), or PackedMatrix
         Pack constant weights once, with `pack_b`.
     b_scale, b_zero_point : array_like
-        As for `a`, but one a column: shape (N,) or (..., 1, N).
+        Like those of `a`, but one for each column: shape (N,) or (..., 1, N).
     y_scale, y_zero_point : array_like
-        As for `a`: one number, or one a row of the product.
+        Like those of `a`: one number, or one for each row of the product.
     out_dtype : dtype, optional
         int8 or uint8; by default the type of `y_zero_point` if that is one of them, else that of `a`.
     out : ndarray, optional

@@ -1,4 +1,4 @@
-"""scatter_elements on arrays that are read, and a result that is written, some lines at a time."""
+"""scatter_elements that reads its arrays, and writes its result, some lines at a time."""
 
 from collections.abc import Callable
 from functools import partial
@@ -49,7 +49,7 @@ def run(
     call, (x, indices, updates) = _checked(arguments)
     tile = cut_within(NAME, memory, tiles_of(call.x, call.axis), partial(_needs, call))
     refuse_out(NAME, call, indices, stopping, memory)
-    mode = "drop" if call.mode == "raise" else call.mode  # none is out of range now
+    mode = "drop" if call.mode == "raise" else call.mode  # no index is out of range now
     options: Any = {"axis": call.axis, "reduction": call.reduction, "mode": mode}
     for region, block in read_blocks(x, regions_of(call.x.shape, tile), stopping, copies=True):
         lines = along(region, call.axis, call.indices.shape)

@@ -1,4 +1,4 @@
-"""What a call of scatter_elements is, all of it checked."""
+"""The checked call of scatter_elements."""
 
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ class Call(NamedTuple):
     reduction: str = "none"
     mode: str = "raise"
     in_place: bool = False  # x is out
-    width: int = 0  # bytes of the words that elements consist of; 0: their type says it
+    width: int = 0  # bytes of the words that elements consist of; 0: those of their type
 
 
 def check(forms: tuple[Any, ...], options: tuple[Any, ...]) -> Call:

@@ -17,34 +17,34 @@ _TENSORS = ("InputTensor", "UpdatesTensor", "OutputTensor")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScatterElementsOperatorDesc(OperatorDesc[Array]):
-    """DML_SCATTER: ``output = input; output[indices[i, j], j] = updates[i, j]``, along axis 0 for instance.
+    """DML_SCATTER: ``output = input; output[indices[i, j], j] = updates[i, j]`` if the axis is 0.
 
     Parameters
     ----------
     input_tensor : TensorDesc
         The tensor to copy.
     indices_tensor : TensorDesc
-        An index for each update: the input's sizes but along `axis`.
+        An index for each update: the input's sizes, except along `axis`.
     updates_tensor : TensorDesc
         What to write: the indices' sizes, the input's DataType.
     output_tensor : TensorDesc
         The input's sizes and DataType.
     axis : int
-        The axis that indices are of, less than DimensionCount.
+        The axis that indices refer to, less than DimensionCount.
 
     Raises
     ------
     InvalidDescriptorError
-        If the fields contradict each other; the four tensors must have one DimensionCount.
+        If the fields contradict each other; the four tensors must have the same DimensionCount.
     TypeError
         If a field has the wrong Python type.
 
     Notes
     -----
-    The fields are those of DirectML's ``DML_SCATTER_OPERATOR_DESC``, of which ``DML_SCATTER_ELEMENTS_OPERATOR_DESC`` is
-    another name. DxDispatch knows the older one only. Negative indices count from the end (signed index types, feature
-    level 3_0). An index out of range raises `IndexOutOfRangeError` before anything is written. Where DirectML
-    guarantees nothing, here the last of several updates of one element wins.
+    The fields are those of DirectML's ``DML_SCATTER_OPERATOR_DESC``, also named ``DML_SCATTER_ELEMENTS_OPERATOR_DESC``.
+    DxDispatch knows only the older name. Negative indices count from the end (signed index types, feature
+    level 3_0). An index out of range raises `IndexOutOfRangeError` before anything is written. DirectML does not define
+    which of several updates of one element wins; here it is the last.
 
     Examples
     --------

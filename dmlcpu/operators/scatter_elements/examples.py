@@ -13,7 +13,7 @@ from dmlcpu.operators.table import Example, Workload
 
 
 def examples(dtype: str) -> Iterator[Example]:
-    """Yield a plain call, one that is reduced, whose elements are numbers, rows of each kind, and a strided line."""
+    """Yield a plain call, a reduction, whose elements are numbers, rows of each kind, and a strided line."""
     arguments = _arguments(dtype)
     yield Example(arguments)
     yield Example({**arguments, "reduction": "add"})
@@ -34,9 +34,9 @@ def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
 
 
 def workload(nbytes: int) -> Workload:
-    """Return the copy of rows of 64 float32, and half as many updates along axis 0, at random."""
+    """Return the copy of rows of 64 float32, with half as many random updates along axis 0."""
     rng, columns = np.random.default_rng(0), 64
-    count = max(1, nbytes // (14 * columns))  # of x and y 8 bytes, of indices 4, and of updates 2
+    count = max(1, nbytes // (14 * columns))  # bytes: 8 of x and y, 4 of indices, 2 of updates
     x, half = rng.random((count, columns), np.float32), -(-count // 2)
     indices = rng.integers(0, count, (half, columns))
     amount = 2 * x.nbytes + indices.nbytes + x[:half].nbytes
@@ -44,7 +44,7 @@ def workload(nbytes: int) -> Workload:
 
 
 def _arguments(dtype: str) -> dict[str, Any]:
-    """Return 4 updates in each of 256 columns, two of the same element: enough columns of bytes for two threads."""
+    """Return 4 updates in each of 256 columns, two of the same element; 256 byte columns are enough for two threads."""
     indices = np.array([[0], [-2], [5], [0]]) + np.arange(256) % 2
     return {"x": np.ones((8, 256), dtype), "indices": indices, "updates": _numbers(dtype), "axis": 0}
 

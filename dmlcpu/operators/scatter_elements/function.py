@@ -51,7 +51,7 @@ def scatter_elements(
     mode: "OutOfRange" = "raise",
     out: "Array | None" = None,
 ) -> "Array":
-    """Copy x, then write each update at its own position, with its index along one axis.
+    """Copy x, then write each update to its position, but with its index along one axis.
 
     With axis 0 of three dimensions, ``y[indices[i, j, k], j, k] = updates[i, j, k]``. Updates of one element are
     applied in index order, for any number of threads: without a reduction the last one wins; with one, the result is

@@ -1,4 +1,4 @@
-"""How scatter_elements is carried out: line by line by its own kernels, or in rows by scatter_nd."""
+"""Plans of scatter_elements: its own kernels go line by line, or those of scatter_nd by rows."""
 
 import functools
 import logging
@@ -25,9 +25,9 @@ from dmlcpu.runtime.threads import REFERENCE, Budget
 
 _log = logging.getLogger("dmlcpu")
 
-# The least elements of a call, and of its rows, for which the plan checks whether packed indices repeat along rows.
+# If a call, and its rows, have at least so many elements, the plan checks whether packed indices repeat along rows.
 _MANY, _LONG = 10_000, 8
-# A copy of out, made and written back, takes as long as the check of indices that have this many times its bytes.
+# Copying out and writing it back takes as long as checking indices with so many times its bytes.
 _DRAFTED, _MOST_DRAFTED = 4, 16 << 20
 
 
@@ -69,9 +69,9 @@ def plan(call: Call, budget: Budget) -> Prepared:
 
 
 class Repeated(NamedTuple):
-    """What is done if every row of packed indices repeats one."""
+    """The plan for packed indices of which every row repeats one."""
 
-    find: Callable[..., Any]  # the kernel that reports rows of unlike indices
+    find: Callable[..., Any]  # the kernel that reports rows with different indices
     parts: int
     rows: Rows
 
@@ -83,13 +83,13 @@ class Plan(Prepared):
     validate: Callable[..., Any] | None  # None: no index is refused
     copy: Callable[..., Any] | None  # None: x is out, or NumPy copies
     copies: bool
-    drafts: bool  # what is not new is written to a copy of out first, which takes less time than to validate
+    drafts: bool  # an out that is not new is written as a copy first, which takes less time than validation
     repeated: Repeated | None
     scatter: Callable[..., Any]
     checkers: int  # shares of `validate`
     parts: int  # of `scatter`
     work: Array
-    element: np.dtype[Any]  # the type in which kernels see elements
+    element: np.dtype[Any]  # the type as which kernels read elements
     view: Callable[..., Array]  # returns the words of an array
 
     def run(self, x: Array, indices: Array, updates: Array, out: Array, is_new: bool = False) -> bool | None:
@@ -123,7 +123,7 @@ class Plan(Prepared):
         return has_bad
 
     def _are_rows(self, indices: Array, find: Callable[..., Any], parts: int, rows: Rows) -> bool:
-        """Return whether every row repeats one index; most that do not are known by three rows."""
+        """Return whether every row repeats one index; three rows suffice to see that most do not."""
         each = indices.reshape(-1, rows.length)
         if not all((each[place] == each[place, 0]).all() for place in (0, len(each) // 2, -1)):
             return False
@@ -167,7 +167,7 @@ def _plan(call: Call, results: tuple[Tensor, ...], budget: Budget) -> Plan:
 
 
 def _layout(call: Call, width: int) -> Layout:
-    """Return how the kernels walk through the tensors of a call; width: bytes of what they see as an element."""
+    """Return how the kernels walk through the tensors of a call; width: bytes of an element of the kernels."""
     reduction = reduction_of(NAME, call.x.dtype, call.reduction)
     return lay_out(
         call.out,
@@ -184,7 +184,7 @@ def _layout(call: Call, width: int) -> Layout:
 
 
 def _repeated(call: Call, layout: Layout, budget: Budget) -> Repeated | None:
-    """Return what is done if every row repeats one index; None if that is not looked at."""
+    """Return the plan for rows that repeat one index; None if that is not checked."""
     is_packed = call.indices.strides is None and budget.kernel is None
     if not is_packed or layout.elements < _MANY or row_length(call) < _LONG:
         return None
@@ -193,12 +193,12 @@ def _repeated(call: Call, layout: Layout, budget: Budget) -> Repeated | None:
 
 
 def _is_drafted(call: Call) -> bool:
-    """Return whether a copy of out takes little memory, and less time than a look at all indices."""
+    """Return whether a copy of out takes little memory, and less time than reading all indices."""
     return call.x.nbytes <= min(call.indices.nbytes // _DRAFTED, _MOST_DRAFTED)
 
 
 def _nanoseconds(layout: Layout) -> int:
-    """Return what the updates take on one thread, within a factor of 2 (Zen 4)."""
+    """Return the time of the updates on one thread, within a factor of 2 (Zen 4)."""
     return 2 * layout.elements + 10 * layout.rows + layout.misses
 
 
@@ -213,7 +213,7 @@ def _run_rows(rows: Rows, x: Array, indices: Array, updates: Array, out: Array, 
 
 
 def _only_copy(call: Call, x: Array, indices: Array, updates: Array, out: Array, is_new: bool = False) -> bool | None:
-    """Copy x, where there are no indices or x has no elements; return True if an index is refused."""
+    """Copy x if it has no elements or no indices exist; return True if an index is refused."""
     if is_refused(call, indices):
         return True
     if not call.in_place:

@@ -1,4 +1,4 @@
-"""When updates are rows: one index for all of them, which scatter_nd takes as a tuple."""
+"""Updates that are rows: all elements of a row share an index, which scatter_nd takes as a tuple."""
 
 import importlib
 import math
@@ -17,7 +17,7 @@ Run = Callable[[Array, Array, Array, Array], Any]
 
 
 class Rows(NamedTuple):
-    """How one index for each row is given to scatter_nd."""
+    """How one index for each row is passed to scatter_nd."""
 
     run: Run  # on x, indices, updates and out; returns None if no index is refused
     kernel: str
@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 
 
 def row_length(call: Call) -> int:
-    """Return the elements of a row, in the dimensions after the axis; 0 if rows are not whole, or of one element."""
+    """Return how many elements the dimensions after the axis have; 0 if rows are not whole or have one element."""
     rest = call.axis + 1
     others = zip(call.indices.shape, call.x.shape, strict=True)
     is_whole = all(mine == n for d, (mine, n) in enumerate(others) if d != call.axis)
@@ -43,7 +43,7 @@ def is_expanded(call: Call) -> bool:
 
 
 def by_rows(call: Call, budget: Budget) -> Rows:
-    """Return how scatter_nd does a call of which all elements of a row have the index of the first one."""
+    """Return how scatter_nd runs a call in which all elements of a row have the index of the first."""
     before, rest = call.indices.shape[: call.axis], call.axis + 1
     drops = 1 if all(n == 1 for n in before) else 0  # sizes before the axis need no coordinates
     start = call.axis if drops else 0
@@ -55,7 +55,7 @@ def by_rows(call: Call, budget: Budget) -> Rows:
         tuples = Form((*call.indices.shape[:rest], rest), kind)
     forms = (x, tuples, updates, out.steps)
     options = (call.reduction, call.mode, call.in_place, call.width)
-    # Here, because the table imports all operators for type checkers.
+    # Imported here, because the table imports all operators for type checkers.
     table = importlib.import_module("dmlcpu.operators.table")
     prepared = table.OPERATORS["scatter_nd"].calls.prepare(forms, options, budget)
 

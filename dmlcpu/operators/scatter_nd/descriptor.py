@@ -40,14 +40,14 @@ class ScatterNDOperatorDesc(OperatorDesc[Array]):
     output_tensor : TensorDesc
         The input's sizes and DataType.
     input_dimension_count : int
-        How many of the input's dimensions count; those before must be 1.
+        How many of the input's dimensions count; the sizes before them must be 1.
     indices_dimension_count : int
-        How many of the indices' dimensions count; those before must be 1.
+        How many of the indices' dimensions count; the sizes before them must be 1.
 
     Raises
     ------
     InvalidDescriptorError
-        If the fields contradict each other; the four tensors must have one DimensionCount.
+        If the fields contradict each other; the four tensors must have the same DimensionCount.
     TypeError
         If a field has the wrong Python type.
 
@@ -55,7 +55,7 @@ class ScatterNDOperatorDesc(OperatorDesc[Array]):
     -----
     The fields are those of DirectML's ``DML_SCATTER_ND_OPERATOR_DESC``. Negative indices count from the end
     (signed index types, feature level 3_0). An index out of range raises `IndexOutOfRangeError` before anything is
-    written. Where DirectML guarantees nothing, here the last of several updates of one element wins.
+    written. DirectML does not define which of several updates of one element wins; here it is the last.
 
     Examples
     --------
@@ -147,5 +147,5 @@ class ScatterNDOperatorDesc(OperatorDesc[Array]):
 
 
 def _form(array: Array, shape: Shape) -> AnyForm:
-    """Return the form of a bound tensor without the leading dimensions, which are 1 and do not count."""
+    """Return the form of a bound tensor without its leading dimensions, which are 1 and do not count."""
     return shape, array.dtype, None if array.flags.num & PLAIN == PLAIN else array.strides[array.ndim - len(shape) :]

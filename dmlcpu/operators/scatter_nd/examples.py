@@ -14,7 +14,7 @@ from dmlcpu.operators.table import Example, Workload
 
 
 def examples(dtype: str) -> Iterator[Example]:
-    """Yield a plain call, then those that write by each kernel, overwriting (elements are words) and reducing."""
+    """Yield a plain call, then calls that use each kernel, to overwrite (elements are words) and to reduce."""
     singles = _arguments(dtype)
     slices = {name: array if name == "indices" else array.repeat(2).reshape(-1, 2) for name, array in singles.items()}
     yield Example(singles)
@@ -28,7 +28,7 @@ def examples(dtype: str) -> Iterator[Example]:
 
 
 def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
-    """Yield the plain call as a desc, with the inputs to bind: tensors of one dimension count."""
+    """Yield the plain call as a desc, with its inputs, whose tensors have the same number of dimensions."""
     x, indices, updates = _arguments("float32").values()
     inputs = {"input_tensor": x[None], "indices_tensor": indices, "updates_tensor": updates[None]}
     tensors = {name: TensorDesc.of(array) for name, array in inputs.items()}
@@ -48,6 +48,6 @@ def workload(nbytes: int) -> Workload:
 
 
 def _arguments(dtype: str) -> dict[str, Any]:
-    """Return 8 updates of 64 elements, two of the same one."""
+    """Return 8 updates of 64 elements, two of them of the same element."""
     indices = np.array([0, 8, 63, -3, 17, 8, 40, 5])[:, None]
     return {"x": np.ones(64, dtype), "indices": indices, "updates": np.arange(8).astype(dtype)}

@@ -138,7 +138,7 @@ def request(
         strides = of_x[2]
     elif (
         isinstance(out, np.ndarray)
-        and out.flags.num & flags & _OWNED != _OWNED  # others are packed, and apart from x
+        and out.flags.num & flags & _OWNED != _OWNED  # other arrays are packed, and share no memory with x
         and (out.shape, out.dtype) == (x.shape, x.dtype)  # others are refused later
     ):
         strides, in_place = strides_of(out), same_memory(x, out)
@@ -147,7 +147,7 @@ def request(
 
 @functools.lru_cache(maxsize=256)
 def _are_read(*dtypes: np.dtype[Any]) -> bool:
-    """Return whether kernels read aligned arrays of types as they are, wherever they lie."""
+    """Return whether kernels read aligned arrays of these types directly, with any strides."""
     return all(each.isnative and not each.hasobject and each.num not in ANY_SIZE for each in dtypes)
 
 

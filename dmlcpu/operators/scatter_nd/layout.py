@@ -18,7 +18,7 @@ Fields = dict[str, Any]  # of the work record
 
 @dataclass(frozen=True, slots=True)
 class Tensors:
-    """Shapes, and strides in the words the kernels see."""
+    """Shapes, and strides in the words of the kernels."""
 
     shape: tuple[int, ...]  # of out
     outer: tuple[int, ...]  # of the tuples, and of the updates
@@ -36,7 +36,7 @@ class Tensors:
 
 
 def tensors_of(call: Call, element: np.dtype[Any]) -> Tensors:
-    """Return shapes and strides as the kernels see them."""
+    """Return shapes, and strides in the words of the kernels."""
     shape, (*outer, coordinates) = call.x.shape, call.indices.shape
     width, slice_shape = element.itemsize, shape[coordinates:]
     size, out = call.x.dtype.itemsize // width, word_strides(call.out.steps, width)
@@ -65,7 +65,7 @@ def lay_out(tensors: Tensors, index_type: np.dtype[Any], reduction: int, half: i
     start = first_word(outer + tensors.slice_shape, tensors.updates)
     updates = {"start": start, "walk": walk_of(sizes), "strides": strides}
     slices["kind"] = _kind(tensors, tuples, updates, slices, reduction)
-    # What is owned are whole slices where these lie one after the other, else words.
+    # Shares own whole slices if these follow one another, else words.
     ranges = {"count": tensors.span, "size": 1}
     if tensors.is_in_order:
         ranges = {"count": math.prod(tensors.shape[: tensors.coordinates]), "size": tensors.slice_size}
@@ -114,7 +114,7 @@ def _slices(tensors: Tensors, reduction: int, half: int) -> Fields:
 
 
 def _kind(tensors: Tensors, tuples: Fields, updates: Fields, slices: Fields, reduction: int) -> int:
-    """Return what an update is to the kernels."""
+    """Return the kind of an update."""
     is_even = tensors.count > 0 and updates["walk"]["dims"] == slices["runs"] == 1
     is_index = tensors.coordinates == tuples["walk"]["dims"] == 1
     is_even_index = tuples["strides"][0] % (1 + tuples["is_wide"]) == 0

@@ -1,4 +1,4 @@
-"""Plans of scatter_nd: the type in which the kernels see elements, and how the work is cut."""
+"""Plans of scatter_nd: the type as which kernels read elements, and how the work is cut."""
 
 import functools
 import logging
@@ -44,44 +44,44 @@ from dmlcpu.runtime.threads import REFERENCE, Budget
 _log = logging.getLogger("dmlcpu")
 
 _LONG = np.dtype(np.int64)
-_NUMBERED = (ROWS, SLICES)  # a bucket has the numbers of these updates
-# Many single elements are partitioned first, where that pays: several threads then wait for memory at once. Measured on
-# Zen 4 with float32, two threads, ms, partitioned and by one thread: 100,000 into 16 MB 0.6 and 1.1, 500,000 2.2 and
-# 4.0, 2,000,000 6.4 and 13; 1,100,000 into 8 MB 3.3 and 2.8.
+_NUMBERED = (ROWS, SLICES)  # buckets have the numbers of these updates, not the updates themselves
+# Many single elements are partitioned first if that pays, because several threads then wait for memory at once.
+# Milliseconds on Zen 4 with float32, two threads, partitioned and by one thread: 100,000 into 16 MB 0.6 and 1.1,
+# 500,000 2.2 and 4.0, 2,000,000 6.4 and 13; 1,100,000 into 8 MB 3.3 and 2.8.
 _PARTITIONED_UPDATES = 1 << 16  # at least
-_PARTITIONED_CACHES = 12  # at least: second caches that the output would fill
-# Below, several threads select their own single elements from this many updates on, if the output is larger than the
-# second cache and the processor can (Zen 4, two threads, of the time of one: 1,000,000 into 4 MB 0.8, 100,000 1.0).
+_PARTITIONED_CACHES = 12  # at least; the output would fill so many second caches
+# Fewer are selected by several threads, from so many updates on, if the output is larger than the second cache and the
+# processor has the instruction. Time of two threads by that of one on Zen 4: 1,000,000 into 4 MB 0.8, 100,000 1.0.
 _SELECTED_UPDATES = 1 << 17
-# Outputs of at most this many bytes are written speculatively: that costs less than to look at all indices twice (Xeon
-# with VNNI). Up to the second limit that holds if there is an index for each byte: it takes as long to look at an index
-# as to copy two bytes, to and fro.
+# Outputs of up to so many bytes are written speculatively, which takes less time than reading all indices twice (Xeon
+# with VNNI). Up to the second limit this is true if the output has an index for each byte: validating an index takes as
+# long as copying two bytes there and back.
 _SPECULATIVE_BYTES, _MOST_SPECULATIVE_BYTES = 1 << 16, 1 << 20
-# Each share of the output that is not of buckets reads all indices. With a pass that validates them, no more than four
-# times the indices are read, by however many threads. For slices a fourth reader would take longer than a partition: a
-# share of a quarter of the 8 ns below is 2 ns, and a reader selects from each tuple in 1 to 2 ns.
+# Without buckets, each share of the output reads all indices. Together with a pass that validates them, indices are
+# read at most four times, for any number of threads. For slices a fourth reader would take longer than a partition: a
+# quarter of the 8 ns below is 2 ns, and a reader takes 1 to 2 ns to select from a tuple.
 _MOST_READERS = 3
-# Ranges that are copied are even where slices have fewer bytes. Two threads that share them in balance skip every other
+# Copied ranges have equal lengths if slices have fewer bytes. With balanced ranges, two threads skip every other
 # update, and took 1.26 times as long for 131,072 slices of 64 bytes in a sixteenth of the output (Zen 3, on a busy
 # machine).
 _LEAST_BALANCED = 256
-# The time of a partition in nanoseconds, on a busy Zen 3: to find ranges and to wake threads four times; and,
-# in all threads together, for each single element, of which one thread applies one in 1 ns. To count, partition and
-# apply 1,000,000 took 1.6 + 5.7 + 0.8 ns into 1,000, and 2.5 + 8.1 + 2.1 into 1,000,000, where one thread took 1.1 and
-# 5.5. So eight threads break even.
+# The time of a partition in nanoseconds, on a busy Zen 3: to find ranges and wake threads four times; and for each
+# single element, in all threads together, where one thread alone applies an element in 1 ns. To count, partition and
+# apply 1,000,000 elements took 1.6 + 5.7 + 0.8 ns each into 1,000, and 2.5 + 8.1 + 2.1 into 1,000,000, where one thread
+# took 1.1 and 5.5. So eight threads break even.
 _PARTITION_NS, _PARTITIONED_NS = 80_000, 8
 
-_SAMPLES_OF_SHARE = 64  # each is a cache miss or two: 10 us
-_NOTHING = np.zeros(64, np.uint8)  # in the place of arrays without elements, which kernels are not given
+_SAMPLES_OF_SHARE = 64  # each costs a cache miss or two, together 10 us
+_NOTHING = np.zeros(64, np.uint8)  # passed to kernels instead of arrays without elements
 
 
 class Cut(NamedTuple):
-    """Into how many shares the work is cut."""
+    """The number of shares that the work is cut into."""
 
     parts: int  # of the updates
     owners: int  # of the output, if updates are not partitioned
     takers: int  # threads that take buckets, if they are
-    copies: int  # of the copy, if it is made before
+    copies: int  # of the copy, if it comes first
     gains: bool  # whether partitioning saves time
     selects: bool  # owners select single elements
 
@@ -199,10 +199,10 @@ def _kernel(stage: str, parts: int) -> Callable[..., Any]:
 
 
 def _cut(tensors: Tensors, layout: Fields, copied: int, budget: Budget, *, can_gain: bool) -> Cut:
-    """Return into how many shares the work is cut; can_gain: single elements may be partitioned to save time."""
+    """Return how many shares the work is cut into; can_gain: partitioning single elements may save time."""
     count, ranges, selects = tensors.count, layout["ranges"], _selects(tensors, layout, budget)
     nbytes = math.prod(tensors.shape) * tensors.element * tensors.width if copied == BY_KERNEL else 0
-    # In nanoseconds (Zen 4, within a factor of 2): an offset, the words there, the copy.
+    # Nanoseconds (Zen 4, within a factor of 2) of an offset, of the words there, and of the copy.
     copy = nbytes // 32
     update = count * (5 + tensors.slice_size // 4)
     is_long = tensors.slice_size * tensors.width >= _LEAST_BALANCED
@@ -224,13 +224,13 @@ def _cut(tensors: Tensors, layout: Fields, copied: int, budget: Budget, *, can_g
 def _partition(
     tensors: Tensors, layout: Fields, asked: tuple[int, int, Cut], budget: Budget, cells: int
 ) -> tuple[Partition, int]:
-    """Return how updates are partitioned, and the cells of the workspace with that; cells: those before.
+    """Return how updates are partitioned, and the workspace's cells including that; cells: without it.
 
     asked: the mode, how x is copied, and how the work is cut.
     """
     mode, copied, cut = asked
     is_serial, is_numbered = layout["is_serial"] or cut.selects, layout["slices"]["kind"] in _NUMBERED
-    # Where one thread would take less time than a balanced partition, ranges need only be as long as the caches like.
+    # If one thread would take less time than a balanced partition, ranges only need a length that suits the caches.
     balances = is_numbered or cut.gains or (budget.kernel is not None and cut.parts > 2)
     copies = copied == BY_KERNEL and (tensors.is_in_order or not is_numbered)
     shares = {"balances": balances, "has_numbers": is_numbered, "copies": copies}
@@ -262,12 +262,12 @@ def _accumulators(tensors: Tensors, layout: Fields, element: np.dtype[Any], budg
     is_exact = reduction in reductions.EXTREMES or (reduction == reductions.ADD and element.kind in "iu")
     if not (layout["is_serial"] and is_exact):
         return 1
-    # An accumulator is written, and merged, in half the time of as many updates.
+    # Writing and merging an accumulator takes half the time of as many updates.
     return budget.parts(tensors.count * tensors.coordinates, most=tensors.count // (2 * max(tensors.span, 1)))
 
 
 def _targets(tensors: Tensors, layout: Fields, accumulators: int, validation: int, cells: int) -> tuple[Targets, int]:
-    """Return what is written speculatively, and the cells of the workspace with it; cells: those before."""
+    """Return what is written speculatively, and the workspace's cells including it; cells: without it."""
     if validation != SPECULATIVE:
         return Targets(), cells
     cell, count, step = _up(cells, FALSE_SHARING // CELL), 0, 0
@@ -283,7 +283,7 @@ def _merge(call: Call, targets: Targets, element: np.dtype[Any], budget: Budget)
     shape, dtype, count = call.x.shape, call.x.dtype, targets.count - 1
     strides = (targets.step * element.itemsize, *packed_strides(shape, dtype.itemsize))
     x, indices, updates = Form(shape, dtype), Form((count, 0), _LONG), Form((count, *shape), dtype, strides)
-    # There is one owner and nothing to validate, so `run` need only call its kernel.
+    # With one owner and nothing to validate, `run` only calls its kernel.
     merged = call._replace(x=x, indices=indices, updates=updates, out=x, mode="drop", in_place=True)
     return cast(Plan, plan(merged, budget._replace(kernel=None)))
 
@@ -319,7 +319,7 @@ def _choose(tensors: Tensors, layout: Fields, cut: Cut, budget: Budget) -> tuple
 
 
 def _selects(tensors: Tensors, layout: Fields, budget: Budget) -> bool:
-    """Return whether shares select their own single elements, if these are not partitioned."""
+    """Return whether shares select their own single elements, unless these are partitioned."""
     if budget.kernel:
         return bool(budget.kernel == "apply_selected" and layout["is_serial"])
     is_far = tensors.span * tensors.width > max(second_level_cache(), _MOST_SPECULATIVE_BYTES)

@@ -18,16 +18,16 @@ from dmlcpu.runtime.records import CELL
 
 # How x is copied to out.
 IN_PLACE = 0  # not at all: x is out
-BY_KERNEL = 1  # the kernels, as both are laid out alike and have no gaps
-BY_NUMPY = 2  # NumPy, before the kernels write
+BY_KERNEL = 1  # by the kernels, because both have the same layout, without gaps
+BY_NUMPY = 2  # by NumPy, before the kernels write
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What is written speculatively: a copy of the output, or an accumulator for each share of the updates."""
+    """The speculatively written memory: a copy of the output, or an accumulator for each share of the updates."""
 
-    count: int = 0  # of accumulators; 0: what is written has the ranges of the output
-    step: int = 0  # words from one to the next
+    count: int = 0  # of accumulators; 0: a copy of the output, in the output's ranges
+    step: int = 0  # words from one accumulator to the next
     cell: int = 0  # of the workspace, where they begin
 
 
@@ -41,21 +41,21 @@ class Plan(Prepared):
     copy: Callable[..., Any] | None
     apply: Callable[..., Any]
     partition: Partition | None
-    has_stages: bool  # `apply` does not do all the work, or in several parts
+    has_stages: bool  # the work is more than one part of `apply`
     parts: int  # shares of the updates
     owners: int  # shares of the output
-    copied: int  # how x is: IN_PLACE, BY_KERNEL or BY_NUMPY
+    copied: int  # how x is copied: IN_PLACE, BY_KERNEL or BY_NUMPY
     validation: int  # BEFOREHAND, BY_BLOCK or SPECULATIVE
     targets: Targets
-    merge: "Plan | None"  # how the other accumulators are reduced into the first one
+    merge: "Plan | None"  # reduces the other accumulators into the first one
     count: int  # of updates
     work: Array  # the work record of all kernels
-    element: np.dtype[Any]  # the type in which kernels see elements
+    element: np.dtype[Any]  # the type as which kernels read elements
     view: Callable[..., Array]  # returns the words of an array
     nothing: Array | None  # the words of an x that no kernel copies
 
     def run(self, x: Array, indices: Array, updates: Array, out: Array) -> int | None:
-        """Run; return the place of the first index that is refused."""
+        """Run the plan; return the place of the first index that is refused."""
         flat = self._words(x, indices, updates, out)
         scratch = self.workspace.take()
         if self.has_stages:
@@ -103,7 +103,7 @@ class Plan(Prepared):
 
     @property
     def indices_read(self) -> int:
-        """How many index tuples a call reads at most, in all threads together."""
+        """The most index tuples that a call reads, in all threads together."""
         if self.partition:
             falls_back = self.partition.most < self.count
             return self.partition.indices_read + (self.owners * self.count if falls_back else 0)
@@ -111,13 +111,13 @@ class Plan(Prepared):
         return ((1 if self.validate else 0) + applying) * self.count
 
     def _words(self, x: Array, indices: Array, updates: Array, out: Array) -> tuple[Array, Array, Array, Array]:
-        """Return the words of all arrays; none of an x that no kernel copies."""
+        """Return the words of all arrays, and none of x if no kernel copies it."""
         view, element = self.view, self.element
         flat_x = self.nothing if self.nothing is not None else view(x, element)
         return flat_x, view(indices, INDEX_WORD), view(updates, element), view(out, element)
 
     def _speculate(self, scratch: Array, x: Array, indices: Array, updates: Array, out: Array) -> int:
-        """Write to a copy, or to accumulators; out is written if all indices are valid."""
+        """Write to a copy, or to accumulators, and to out only if all indices are valid."""
         source, target = self._target(scratch, x, out)
         if not source.size:
             target[: out.size] = out
@@ -161,7 +161,7 @@ class Plan(Prepared):
 
 
 def _reported(parts: int, scratch: Array) -> int:
-    """Return where the first bad index is that a share reports, or VALID."""
+    """Return the first place of a bad index that any share reports, or VALID."""
     for part in range(parts):
         place: int = scratch.item(part)
         if place != VALID:

@@ -1,4 +1,4 @@
-"""top_k on an array that is read, and results that are written, a block at a time."""
+"""top_k that reads its array, and writes its results, a block at a time."""
 
 import itertools
 import math
@@ -33,16 +33,16 @@ from dmlcpu.runtime import threads
 
 SOURCES = ("x",)
 
-# Bytes that are read at once where the inner dimensions are cut; at least, if there is memory.
+# At least so many bytes are read at once if the inner dimensions are cut, and if memory suffices.
 _RUN = 1 << 16
-# Places along the axis that are read at once, at least, of sequences side by side. With 8 to 64 times are alike, for
+# At least so many places along the axis are read at once if sequences are adjacent. 8 to 64 take the same time, with
 # lines of 1 and 4 MiB (k 5, one file of 2 GiB, one worker, Zen 4).
 _LINES = 32
-# Bytes for each winner of sequences that are cut: positions of this block and of the one before, those that are kept,
-# NumPy's temporaries, and a flag.
+# Bytes for each winner of sequences that are cut: its positions in this block and in the one before, the positions that
+# are kept, NumPy's temporaries, and a flag.
 _MERGING = 6 * 8 + 1
 
-Filling = tuple[Array, ...]  # of an array of k: how many winners each sequence has, and what fills the rest; or nothing
+Filling = tuple[Array, ...]  # for an array of k: how many winners each sequence has, and what fills the rest; or empty
 Write = Callable[[Region, Array, Array], None]  # writes the winners of a region's sequences
 
 
@@ -59,7 +59,7 @@ def estimate(**arguments: Any) -> Estimate:
 
 
 def _checked(arguments: dict[str, Any]) -> tuple[Call, Source, Filling]:
-    """Return what is computed, x, and an array of k with what fills the rest. Winners are sorted in any case."""
+    """Return the checked call, x, and an array of k with what fills the rest. Winners are always sorted."""
     given = bind(top_k, arguments)
     source, given["x"] = as_source("top_k", "x", given["x"])
     ((x, _, _), options), (_, *filling) = request(*given.values(), None)
@@ -69,7 +69,7 @@ def _checked(arguments: dict[str, Any]) -> tuple[Call, Source, Filling]:
 def run(
     arguments: dict[str, Any], sinks: dict[str, Sink], memory: int, stopping: Callable[[], bool] = lambda: False
 ) -> None:
-    """Write the winners of x, always sorted, block by block within `memory` bytes; long sequences are cut."""
+    """Write the winners of x, always sorted, block by block within `memory` bytes. Long sequences are cut."""
     call, x, filling = _checked(arguments)
     if 0 in call.winners(call.x.shape):
         return
@@ -93,7 +93,7 @@ def run(
 def _workers(call: Call, tile: Shape, most: int) -> int:
     """Return the number of threads that read separate blocks: all, or one if blocks are few or memory is short.
 
-    most: how many the memory suffices for.
+    most: how many threads the memory suffices for.
     """
     workers, n, size = threads.budget().threads, call.x.shape[call.axis], tile[call.axis]
     counts = (-(-whole // part) for whole, part in zip(call.x.shape, tile, strict=True))
@@ -102,7 +102,7 @@ def _workers(call: Call, tile: Shape, most: int) -> int:
 
 
 def _whole(call: Call, tile: Shape, blocks: BlockReader, write: Write) -> None:
-    """Write the winners of blocks of whole sequences. 8 GiB take 1.15 s, with one worker 1.8 s (Zen 4)."""
+    """Write the winners of blocks of whole sequences. 8 GiB take 1.15 s, and 1.8 s with one worker (Zen 4)."""
     regions, writing = _sequences(call, tile), threading.Lock()
 
     def serve(_number: int) -> None:
@@ -118,7 +118,7 @@ def _whole(call: Call, tile: Shape, blocks: BlockReader, write: Write) -> None:
 
 
 def _searched(call: Call, tile: Shape, region: Region, blocks: BlockReader) -> tuple[Array, Array]:
-    """Return the winners of sequences side by side; each thread searches a part. 8 GiB: 1.5 s, by one 2.5 s (Zen 4)."""
+    """Return the winners of adjacent sequences; each thread searches a part. 8 GiB: 1.5 s, by one 2.5 s (Zen 4)."""
     n, columns = call.x.shape[call.axis], math.prod(extent(region[call.axis + 1 :]))
     shares: list[Array | None] = [None] * blocks.workers
     of_columns = call._replace(x=Form((n, columns), call.x.dtype), axis=0, index_dtype=INT64)
@@ -139,7 +139,7 @@ def _searched(call: Call, tile: Shape, region: Region, blocks: BlockReader) -> t
 
 
 def _joined(call: Call, blocks: Iterator[tuple[Region, Array]]) -> Iterator[tuple[Region, Array, Array]]:
-    """Yield the winners of sequences whose parts come in blocks; a block has room in front for the winners so far."""
+    """Yield the winners of sequences whose parts come in blocks, which have space in front for the winners so far."""
     axis, n, of_block = call.axis, call.x.shape[call.axis], call._replace(index_dtype=INT64)
     values, positions, spare = Buffer(), Buffer(), Buffer()
     winners = indices = np.empty(0)  # none yet
@@ -193,8 +193,8 @@ def _cut(call: Call, tile: Shape, region: Region, start: int, stop: int) -> Iter
 def _tiles(call: Call) -> Iterator[Shape]:
     """Yield blocks from the fastest to the smallest.
 
-    Sequences are cut only if a block has one place of each dimension before the axis: so the places before a block in
-    memory are those before it along the axis.
+    Sequences are cut only if a block has one place of each dimension before the axis. Then the places before the block
+    in memory are those before it along the axis.
     """
     shape, axis, width = call.x.shape, call.axis, call.x.dtype.itemsize
     n, inner = shape[axis], list(shape[axis + 1 :])
@@ -221,7 +221,7 @@ def _tiles(call: Call) -> Iterator[Shape]:
 
 
 def _filters(call: Call) -> bool:
-    """Return whether the filter searches parts of sequences: it is for sequences side by side."""
+    """Return whether the filter searches parts of sequences, which must be adjacent."""
     n, columns = call.x.shape[call.axis], math.prod(call.x.shape[call.axis + 1 :])
     return threads.most() != threads.REFERENCE and columns > 1 and n >= ELEMENTS_A_WINNER * call.k
 
@@ -239,7 +239,7 @@ def _sizes(n: int, size: int, least: int) -> Iterator[int]:
 
 
 def _halvings(tile: list[int], least: int) -> Iterator[list[int]]:
-    """Yield smaller and smaller tiles, down to `least` elements: the first dimension above 1 is halved each time."""
+    """Yield smaller and smaller tiles, down to `least` elements, by halving the first dimension that exceeds 1."""
     tile = list(tile)
     while math.prod(tile) > least and max(tile, default=1) > 1:
         first = next(place for place, size in enumerate(tile) if size > 1)
@@ -262,7 +262,7 @@ def _needs(call: Call, filling: Filling, tile: Shape) -> int:
 
 
 def _planned(call: Call, block: Form) -> Prepared:
-    """Return how a block of x is carried out."""
+    """Return the plan for a block of x."""
     return plan(call._replace(x=block), (None, None), threads.most_of_thread())
 
 

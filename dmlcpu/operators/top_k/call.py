@@ -43,7 +43,7 @@ class Call(NamedTuple):
 def check(form: AnyForm, options: tuple[Any, ...]) -> Call:
     """Return the checked call, or refuse it.
 
-    form: of x; options: k, axis, mode, largest, sorted, nan and index_dtype as they are given, but k as an integer.
+    form: of x; options: k, as an integer, and axis, mode, largest, sorted, nan and index_dtype as they were passed.
     """
     k, axis, mode, largest, sorted, nan, index_dtype = options
     is_largest = True if mode is None and largest is None else _direction(mode, largest)
@@ -76,9 +76,9 @@ def _direction(mode: Any, largest: Any) -> bool:
 def read_counts(
     form: AnyForm, k: Any, options: tuple[Any, ...], fill_value: Any
 ) -> tuple[int, tuple[()] | tuple[Array, Array]]:
-    """Return k as an integer, and nothing; of an array the greatest, and a k for each sequence and what fills the rest.
+    """Return (k, nothing); if k is an array, (the greatest k, (a k for each sequence, what fills the rest)).
 
-    Both are copies: `bind` reads an array of k again at each call. form: of x; options: those of `check`, without k.
+    Arrays are copies: `bind` reads an array of k again at each call. form: of x; options: those of `check`, without k.
     """
     is_array = isinstance(k, list | tuple | range) or hasattr(k, "__array__")
     counts = as_array("top_k", "k", k) if is_array and not isinstance(k, np.generic) else None
@@ -96,7 +96,7 @@ def read_counts(
 
 def _broadcast(counts: Array, sequences: Shape, axis: int) -> Array:
     """Return a k for each sequence, or refuse an array whose shape does not broadcast to theirs."""
-    # Not np.broadcast_shapes, which takes no more than 32 dimensions.
+    # Not by np.broadcast_shapes, which accepts at most 32 dimensions.
     sizes = zip(reversed(counts.shape), reversed(sequences), strict=False)
     if counts.ndim > len(sequences) or any(size not in (1, wanted) for size, wanted in sizes):
         allowed = f"a shape that broadcasts to {sequences} (x.shape without axis {axis})"
@@ -105,7 +105,7 @@ def _broadcast(counts: Array, sequences: Shape, axis: int) -> Array:
 
 
 def _greatest(counts: Array, n: int, axis: int) -> int:
-    """Return the greatest of an array of k, or refuse the first one that is no number of winners among n."""
+    """Return the greatest of an array of k, or refuse the first one that is not from 0 to n."""
     bad = (counts < 0) | (counts > n)
     if bad.any():
         where = tuple(map(int, np.unravel_index(int(bad.argmax()), bad.shape)))
@@ -128,7 +128,7 @@ def _fill(fill_value: Any, dtype: np.dtype[Any], is_largest: bool) -> Array:
 
 
 def rest_of(counts: Array, places: int, axis: int) -> Array:
-    """Return which places along the axis come after the last winner of each sequence. counts: of winners."""
+    """Return which places along the axis come after the last winner of each sequence. counts: winners of each."""
     numbers = np.arange(places).reshape(-1, *[1] * (counts.ndim - axis))
     return np.asarray(counts[(slice(None),) * axis + (None,)] <= numbers)
 

@@ -54,7 +54,7 @@ class _TopKBase(OperatorDesc[TopK]):
 
     @property
     def largest(self) -> bool:
-        """Whether the largest elements are selected: by TOP_K, which has no direction, always."""
+        """Whether the largest elements are selected; always true for TOP_K, which has no direction."""
         return getattr(self, "axis_direction", AxisDirection.DECREASING) is AxisDirection.DECREASING
 
     def _key(self, arrays: Any) -> Key:
@@ -72,11 +72,11 @@ class TopKOperatorDesc(_TopKBase):
     input_tensor : TensorDesc
         The elements to select from.
     output_value_tensor : TensorDesc
-        The input's DataType, and its sizes but K along the axis.
+        The input's DataType and its sizes, except K along the axis.
     output_index_tensor : TensorDesc
         The sizes of `output_value_tensor`.
     axis : int
-        The dimension a sequence lies along; it does not count from the end.
+        The dimension along which a sequence lies; not negative.
     k : int
         1 to the input's size along the axis.
 
@@ -89,8 +89,8 @@ class TopKOperatorDesc(_TopKBase):
 
     Notes
     -----
-    The fields are those of DirectML's ``DML_TOP_K_OPERATOR_DESC``, in snake_case; `TopK1OperatorDesc` with
-    DECREASING means the same. Selection and order are described there.
+    The fields are those of DirectML's ``DML_TOP_K_OPERATOR_DESC``, in snake_case. `TopK1OperatorDesc` with DECREASING
+    means the same, and describes selection and order.
 
     Examples
     --------
@@ -126,11 +126,11 @@ class TopK1OperatorDesc(_TopKBase):
     input_tensor : TensorDesc
         The elements to select from.
     output_value_tensor : TensorDesc
-        The input's DataType, and its sizes but K along the axis.
+        The input's DataType and its sizes, except K along the axis.
     output_index_tensor : TensorDesc
         The sizes of `output_value_tensor`.
     axis : int
-        The dimension a sequence lies along; it does not count from the end.
+        The dimension along which a sequence lies; not negative.
     k : int
         1 to the input's size along the axis.
     axis_direction : AxisDirection

@@ -19,14 +19,14 @@ from dmlcpu.operators.top_k.descriptor import TopK1OperatorDesc, TopKOperatorDes
 from dmlcpu.operators.top_k.search import Search
 from dmlcpu.runtime.threads import REFERENCE, most
 
-_K = 8  # of the plain call
+_K = 8  # in the plain call
 _N = 128
-# By axis. A kernel needs one that it supports.
+# Calls by axis, because a kernel needs one that it supports.
 _PROBLEMS = {1: Problem(rows=_N, n=_N, k=1, step=1, columns=1), 0: Problem(rows=_N, n=_N, k=1, step=_N, columns=_N)}
 
 
 def examples(dtype: str) -> Iterator[Example]:
-    """Yield a plain call, then one for each kernel along an axis that it is for; last, search what comes in blocks."""
+    """Yield a plain call, then one for each kernel, along an axis that it supports; last, search blocks."""
     yield Example({"x": _numbers((1, 64), dtype), "k": _K})
     x = _numbers((_N, _N), dtype)
     for entry in registry.available("top_k", "select"):

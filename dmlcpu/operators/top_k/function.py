@@ -122,15 +122,15 @@ def top_k(
     mode : {"largest", "smallest"}, optional
         Which elements to select, and the order in which they come: the largest first (the default), or the smallest.
     largest : bool, optional
-        The same with PyTorch's name: True is mode "largest". Only one of the two may be given.
+        The same under PyTorch's name: True is mode "largest". Pass only one of the two.
     sorted : bool, default True
-        If False, the same elements are returned in an unspecified order, which is faster for large k. With an array of
-        k they are always sorted.
+        If False, the same elements are returned in an unspecified order, which is faster for large k. If k is an array,
+        they are always sorted.
     nan : {"greatest", "last"}, default "greatest"
         The rank of NaN: above +inf, so first among the largest and last among the smallest; or last in both modes, as
         in NumPy's ``top_k``.
     fill_value : scalar, optional
-        The value after the elements of a sequence, if k is an array: by default -inf or the lowest number in mode
+        If k is an array, the value after the elements of a sequence: by default -inf or the lowest number in mode
         "largest", inf or the highest in mode "smallest".
     index_dtype : dtype, default int64
         int64, int32, uint64 or uint32.
@@ -154,8 +154,8 @@ def top_k(
     Notes
     -----
     The semantics are those of DirectML's ``DML_TOP_K1_OPERATOR_DESC``, extended to k equal to N and to k = 0, to empty
-    arrays and to more data types. ``ONNX TopK`` defines the same results, as far as it defines them. `mode` and `axis`
-    are those of ``numpy.top_k`` and of the array API standard.
+    arrays and to more data types. Where ``ONNX TopK`` defines results, they are the same. `mode` and `axis` are those
+    of ``numpy.top_k`` and of the array API standard.
 
     A new array of 32 MiB to 1 GiB may reuse the memory of an earlier result. Then it does not own its data and cannot
     be resized in place.
@@ -189,7 +189,7 @@ def request(x: Any, k: Any, axis: Any, *others: Any) -> tuple[tuple[Any, ...], t
     """Return the key of a prepared call, without the budget, and the arrays that it reads."""
     mode, largest, sorted, nan, fill_value, index_dtype, out = others
     x, form = formed("top_k", "x", x)
-    # In a key, 1.0 and True would be 1, and np.int32(1), which stands for its type, np.int64(1).
+    # In a key, 1.0 and True would equal 1, and np.int32(1), which represents its type, would equal np.int64(1).
     if type(axis) is not int:
         axis = as_integer("top_k", "axis", axis)
     if largest is not None and type(largest) is not bool:
@@ -210,21 +210,21 @@ def request(x: Any, k: Any, axis: Any, *others: Any) -> tuple[tuple[Any, ...], t
 
 
 def _strides(out: Any, ndim: int) -> tuple[Any, ...]:
-    """Return the strides of outputs as forms have them; None also for what is refused later."""
+    """Return the strides of outputs like those of forms; None also for outputs that are refused later."""
     try:
         values, indices = out
         if values.flags.num & indices.flags.num & PLAIN == PLAIN:  # most
             return _PACKED
         return tuple([strides_of(each) if each.ndim == ndim else None for each in (values, indices)])
-    except (AttributeError, TypeError, ValueError):  # no pair of arrays
+    except (AttributeError, TypeError, ValueError):  # not a pair of arrays
         return _PACKED
 
 
 def _places(k: int, shape: Shape, axis: int, out: Any) -> int:
-    """Return how many elements are selected if k is the greatest of an array: outputs may have places for more."""
+    """Return how many elements are selected if k is the greatest of an array, as outputs may have more places."""
     values = out[0] if isinstance(out, tuple) and out else None
     if not isinstance(values, np.ndarray) or values.ndim != len(shape):
-        return k  # `allocate` refuses it
+        return k  # `allocate` refuses this out
     places: int = values.shape[axis]
     if places < k:
         raise DmlError("top_k", "k", f"an array up to {k}", f"up to {places} (the places of the outputs)")

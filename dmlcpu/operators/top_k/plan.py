@@ -33,10 +33,10 @@ _log = logging.getLogger("dmlcpu")
 
 INDEX_WORD = np.dtype(np.uint32)
 
-_MOST_CELLS = (32 << 20) // CELL  # of workspace, for more parts than threads
+_MOST_CELLS = (32 << 20) // CELL  # of workspace, if there are more parts than threads
 
-# Between the workspaces of two threads, in elements: no cache line, nor the next one that processors fetch with it, is
-# written by both.
+# The gap between the workspaces of two threads, in elements: they share no cache line, nor the next one, which
+# processors fetch with it.
 _GAP = 128
 
 
@@ -49,7 +49,7 @@ def choose(problem: Problem, width: int, budget: Budget) -> tuple[Selection, str
         return entry, "requested"
     name = NAMES[fastest(*problem, lockstep_work(width))]
     if name == "tournament" and problem.rows * 2 <= budget.threads:
-        # Shares of a sequence have to be merged, so each must be worth twice as much as others.
+        # Shares of a sequence must be merged, so each must have twice the work of other shares.
         split: Selection = registry.find("top_k", "select", "split")
         if budget.parts(split.cost(problem, width) // 2, most_parts(problem)) > 1:
             return split, "two threads and more for each sequence"
@@ -86,7 +86,7 @@ def prepare(forms: tuple[Any, ...], options: tuple[Any, ...], budget: Budget) ->
 
 @functools.lru_cache(maxsize=1024)
 def plan(call: Call, strides: tuple[Shape | None, Shape | None], budget: Budget) -> Prepared:
-    """Return the plan of a checked call. strides: of values and indices, as forms have them."""
+    """Return the plan of a checked call. strides: of values and indices, like those of forms."""
     winners = call.winners(call.x.shape)
     results = Tensor(winners, call.x.dtype), Tensor(winners, call.index_dtype)
     if budget == REFERENCE:
@@ -142,7 +142,7 @@ class Plan(Prepared):
     call: Callable[..., Any]  # the kernel, for this number of parts
     merge: Callable[..., Any] | None  # merges the results of split sequences
     work: Array  # the work record of the kernels
-    word: np.dtype[Any]  # the type in which kernels see elements
+    word: np.dtype[Any]  # the type as which kernels read elements
     views: tuple[Callable[..., Array], ...]  # return the words of x, values and indices
 
     def run(self, x: Array, values: Array, indices: Array) -> None:
@@ -164,16 +164,16 @@ class Plan(Prepared):
 
 
 def select(call: Call, x: Array, values: Array, indices: Array, most_threads: int | None = None) -> None:
-    """Run what has been checked on an array of any strides in the place of x. The outputs: of the call's types."""
+    """Run a checked call on another array than x, with any strides. The outputs have the call's types."""
     call = call._replace(x=Form(*form_of(x)))
     plan_for_now(plan, (call, (strides_of(values), strides_of(indices))), most_threads).run(x, values, indices)
 
 
 def _filling(inner: Prepared, axis: int) -> Prepared:
-    """Return how a call with a k for each sequence is carried out: the places after the winners are filled."""
+    """Return the prepared call with a k for each sequence, which also fills the places after the winners."""
 
     def run(x: Array, counts: Array, fill: Array, values: Array, indices: Array) -> None:
-        rest = rest_of(counts, values.shape[axis], axis)  # needs memory, so not while the workspace is held
+        rest = rest_of(counts, values.shape[axis], axis)  # allocates, so not while the workspace is held
         inner.run(x, values, indices)
         fill_rest(values, indices, rest, fill)
 
@@ -188,7 +188,7 @@ def _refer(call: Call, x: Array, values: Array, indices: Array) -> None:
 
 
 def _lay_out(axis: int, x: Form, values: Form, indices: Form) -> tuple[Problem, dict[str, Any]]:
-    """Return the problem, and the fields of its work record that say what sequences there are and where they lie."""
+    """Return the problem, and the fields of its work record about the sequences and their places in memory."""
     n, k, width = x.shape[axis], values.shape[axis], x.dtype.itemsize
     found = sequences_of(axis, [(x, width), (values, width), (indices, INDEX_WORD.itemsize)])
     counts = {"n": n, "k": k, "rows": found.rows, "columns": found.columns, "is_packed": found.is_packed}
@@ -197,7 +197,7 @@ def _lay_out(axis: int, x: Form, values: Form, indices: Form) -> tuple[Problem, 
 
 
 def _cut(entry: Selection, problem: Problem, width: int, budget: Budget) -> int:
-    """Return into how many parts to cut the work; `split` cuts each sequence into equally many."""
+    """Return how many parts the work is cut into; `split` cuts all sequences into the same number."""
     each = entry.cost(problem, width)
     if entry.name == "split":
         return problem.rows * budget.parts(work=each, most=most_parts(problem))

@@ -1,4 +1,4 @@
-"""A search through sequences side by side, a block at a time."""
+"""A search through adjacent sequences, a block at a time."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from dmlcpu.operators.top_k.plan import plan, select
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import words
 
-# Places for candidates, for each of the k winners. 8 GiB, k 100, take as long with 1 as with 2 or 3 (Zen 4).
+# Places for candidates for each of the k winners. 8 GiB with k 100 take as long with 1 as with 2 or 3 (Zen 4).
 _CANDIDATES = 2
-# What the kernel takes for an element, in nanoseconds on one thread (Zen 4, float32: 0.2 if nothing is found, to 0.5).
+# The kernel's nanoseconds for an element on one thread (Zen 4, float32: from 0.2, if nothing is found, to 0.5).
 _COST = 0.3
 
 
 def search_bytes(columns: int, k: int, dtype: np.dtype[Any]) -> int:
-    """Return the bytes of a search, besides those of the work on a block."""
+    """Return the bytes of a search, without those of the work on a block."""
     width, index, flag = dtype.itemsize, INT64.itemsize, 1
     held = (1 + _CANDIDATES) * k  # winners and candidates
     arrays = held * (width + index + flag) + k * (width + 2 * index)  # flag: `behind`; then `merged`, places
@@ -30,7 +30,7 @@ def search_bytes(columns: int, k: int, dtype: np.dtype[Any]) -> int:
 
 
 class Search:
-    """The k winners of each column of an array that comes in blocks of rows; the first block has k rows at least.
+    """The k winners of each column of an array that comes in blocks of rows; the first block has at least k rows.
 
     Several searches, one a thread, may look at different rows of the same columns. They share bounds and so skip more:
     each of n searches writes the element that k / n of its winners reach to `shares[own]`. As k elements reach the
@@ -40,7 +40,7 @@ class Search:
     def __init__(
         self, call: Call, most_threads: int | None = None, shares: list[Array | None] | None = None, own: int = 0
     ) -> None:
-        """Begin. call: sorted winners of rows and columns, along the first axis; its number of rows does not count."""
+        """Begin. call: sorted winners along the first axis of rows and columns; its number of rows is not used."""
         self._call, self._k, self._most_threads = call, call.k, most_threads
         columns, dtype, k = call.x.shape[1], call.x.dtype, call.k
         # Each column's winners, followed by candidates: elements that beat the last winner.
@@ -53,7 +53,7 @@ class Search:
         self._kernel = registry.find("top_k", "filter").kernel
 
     def look_at(self, block: Array, start: int) -> None:
-        """Look at the next rows; start: the position of the first."""
+        """Search the next rows; start: the position of the first."""
         if not self._counts.any():
             self._take(block, start, 0)
             self._share_bounds()
@@ -65,12 +65,12 @@ class Search:
         self._merge()
         if self._filter(block, start):
             return
-        # As when each element is greater than the one before.
+        # For instance, if each element is greater than the one before.
         self._take(block, start, self._k)
         self._merge()
 
     def add(self, later: "Search") -> None:
-        """Add the winners of a search among later rows, once all searches are done."""
+        """Add the winners of a search among later rows, after all searches."""
         self._merge()
         k, (values, indices) = self._k, later.winners()
         self._values[:, k : 2 * k], self._indices[:, k : 2 * k] = values.T, indices.T
@@ -90,12 +90,12 @@ class Search:
         self._counts[...] = place + self._k
 
     def _share_bounds(self) -> None:
-        """Note the last winners, and write the bound for the other searches."""
+        """Keep the last winners, and write the bound for the other searches."""
         self._bounds[...] = self._values[:, self._k - 1]
         self._shares[self._own] = self._values[:, -(-self._k // len(self._shares)) - 1].copy()
 
     def _shared_bounds(self) -> Array:
-        """Return the bounds of all searches, (searches, columns) but flat; nothing unless there are several and all."""
+        """Return the flat bounds (searches, columns) of all searches; nothing for one search or if any has none."""
         shared = [share for share in self._shares if share is not None]
         return np.concatenate(shared) if len(shared) == len(self._shares) > 1 else self._bounds[:0]
 
@@ -104,7 +104,7 @@ class Search:
         select(self._call._replace(axis=axis), block, values, indices, self._most_threads)
 
     def _filter(self, block: Array, start: int) -> bool:
-        """Append elements that beat the last winners to the candidates; return whether all found a place."""
+        """Append elements that beat the last winners to the candidates; return whether there was space for all."""
         budget = threads.budget(self._most_threads)
         strides = self._merged.T.strides, self._places.T.strides
         chosen: Any = plan(self._call._replace(x=Form(*form_of(block))), strides, budget)
@@ -121,13 +121,13 @@ class Search:
         k, most = self._k, int(self._counts.max())
         if most == k:
             return
-        # Where a column has fewer candidates than others, its last winner comes once more, and loses to itself.
+        # If a column has fewer candidates than others, its last winner is repeated, and loses to itself.
         behind = np.arange(k, most) >= self._counts[:, None]
         np.copyto(self._values[:, k:most], self._bounds[:, None], where=behind)
         self._select(self._values[:, :most], 1, self._merged, self._places)
         self._values[:, :k] = self._merged
         self._share_bounds()
-        # Numbers in the flat array: NumPy's take is faster by them than by pairs.
+        # Positions in the flat array, because NumPy's take is faster with them than with pairs.
         self._places += np.arange(self._counts.size)[:, None] * self._values.shape[1]
         self._indices[:, :k] = self._indices.reshape(-1).take(self._places, mode="clip")
         self._counts[...] = k

@@ -1,7 +1,7 @@
-"""Microkernels of the tile registers of AMX: eight registers of 16 rows of 64 bytes, configured by each thread.
+"""Microkernels of AMX's tile registers: eight registers of 16 rows of 64 bytes, which each thread configures.
 
-Four hold the accumulators of 32 rows and 32 columns, two the left-hand side, two the panel: each load serves two
-products.
+Four registers hold the accumulators of 32 rows and 32 columns, two the left-hand side, and two the panel. So each load
+serves two products.
 """
 
 import functools
@@ -21,7 +21,7 @@ from dmlcpu.runtime.records import CACHE_LINE
 TILE_ROWS, TILE_WORDS = 16, 16  # of a register
 _ACC, _LHS, _RHS = 0, 4, 6  # the first register of each kind
 _POINTER = BYTE.as_pointer()
-# Palette 1, then bytes a row of each register (16 bits each) from byte 16 on, and rows of each from byte 48 on.
+# Palette 1; from byte 16 on, the bytes in a row of each register (16 bits each); from byte 48 on, the rows of each.
 _SHAPES = [1] + [0] * 15 + [4 * TILE_WORDS, 0] * 8 + [0] * 16 + [TILE_ROWS] * 8 + [0] * 8
 _SIDES = range(NR // TILE_WORDS)
 
@@ -47,7 +47,7 @@ def release_tiles(builder):
 
 @emitted
 def multiply_tiles(builder, turns):
-    """Multiply the tiles that are in the registers once into each of the accumulators, for some iterations."""
+    """For some iterations, multiply the tiles in the registers once into each accumulator."""
     isa.require(isa.Isa.AMX)
     with short_loop(builder, turns):
         for half in range(TALLEST // TILE_ROWS):
@@ -56,7 +56,7 @@ def multiply_tiles(builder, turns):
 
 
 def make_tile_dot(rows: int) -> Any:
-    """Return a dot as `make_dot` does, by tiles for 16 or 32 rows; the vector unit multiplies the last words of K."""
+    """Return a dot like `make_dot`'s, by tiles for 16 or 32 rows; the vector unit multiplies the last words of K."""
     return make_tile_operation(isa.Isa.AMX, functools.partial(_emit_dot, rows=rows))
 
 

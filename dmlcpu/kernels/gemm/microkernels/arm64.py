@@ -1,4 +1,4 @@
-"""The microkernels of the vector units of ARM processors: dot products of bytes in 128 bits."""
+"""The microkernels of ARM's vector units: dot products of bytes in 128 bits."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def _as_signed(builder: Any, words: Any) -> tuple[Any, ...]:
 
 
 def _make_dot_product(instruction: str) -> Any:
-    """Return a multiply by one instruction, sdot or usdot."""
+    """Return a `multiply` of one instruction, sdot or usdot."""
 
     def multiply(builder: Any, acc: Any, lhs: tuple[Any, ...], rhs: tuple[Any, ...]) -> Any:
         lane_bytes = vector(BYTE, 4 * acc.type.count)

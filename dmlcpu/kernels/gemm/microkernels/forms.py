@@ -1,6 +1,6 @@
-"""Vector operations that look for saturating pairs of bytes, and widen bytes to int16; see gemm/forms.py.
+"""Vector operations that find saturating pairs of bytes, and widen bytes to int16; see gemm/forms.py.
 
-An int16 word has two elements: bytes 0 and 2 of a word of four bytes make the first such word, 1 and 3 the second.
+An int16 word has two elements. Bytes 0 and 2 of a word of four bytes become the first such word, 1 and 3 the second.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from dmlcpu.kernels.gemm.microkernels.packing import STEP
 from dmlcpu.kernels.gemm.microkernels.vectors import WORD, constant, shuffle, vector
 from dmlcpu.runtime.intrinsics import emitted, short_loop
 
-MOST = 128  # the greatest absolute sum of a pair that does not saturate: 255 times it fits int16, whatever its sign
+MOST = 128  # the greatest absolute sum of a pair that does not saturate: 255 * 128 fits int16 with any sign
 _MASK = ir.IntType(2 * STEP)
 
 
@@ -46,7 +46,7 @@ def _emit_saturating(builder: Any, words: Any) -> Any:
 
 @emitted
 def widen_lhs(builder, words, source, count, target, first):
-    """Widen STEP * count words of unsigned bytes to int16, from the last on, so that they may be widened in place."""
+    """Widen STEP * count words of unsigned bytes to int16, backwards, so that they may be widened in place."""
     number, line = source.type, vector(WORD, STEP)
     with short_loop(builder, count) as i:
         at = builder.mul(builder.sub(builder.sub(count, i), number(1)), number(STEP))

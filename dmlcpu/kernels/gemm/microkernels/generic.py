@@ -1,6 +1,6 @@
 """The microkernel for any processor: bytes are widened to 16 bits and multiplied in pairs.
 
-It uses vectors of 128 bits, which LLVM emulates where the processor has none.
+It uses vectors of 128 bits, which LLVM emulates if the processor has none.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ def widen_signed(builder: Any, words: Any) -> tuple[Any, ...]:
 
 
 def multiply_widened(builder: Any, acc: Any, lhs: tuple[Any, ...], rhs: tuple[Any, ...]) -> Any:
-    """Add the products of widened bytes, in pairs: where it can, LLVM emits one instruction for both (pmaddwd)."""
+    """Add the products of widened bytes in pairs, for which LLVM emits one instruction if possible (pmaddwd)."""
     for a, b in zip(lhs, rhs, strict=True):
         wide = vector(WORD, a.type.count)
         products = builder.mul(builder.sext(a, wide), builder.sext(b, wide))

@@ -3,9 +3,9 @@
 A microkernel multiplies a few rows of the left-hand side by a panel of the right-hand side, and adds the products to a
 tile of accumulators. It is an intrinsic, made for an instruction set and a number of rows.
 
-Operands are 32-bit words of four bytes that follow one another along K: unsigned on the left, signed on the right. One
-word of the left is copied to all lanes of a vector. With a vector of words of the right it makes four products a lane,
-which are added to that lane's accumulator. Accumulators wrap at 32 bits, so they are exact whenever the result fits.
+Operands are 32-bit words of four bytes that follow one another along K, unsigned on the left, signed on the right. A
+word of the left is copied to all lanes of a vector. Each lane multiplies its four bytes by those of a word of the right
+and adds the products to its accumulator. Accumulators wrap at 32 bits, so they are exact if the result fits.
 """
 
 import contextlib
@@ -23,11 +23,11 @@ from dmlcpu.runtime.isa import Isa
 from dmlcpu.runtime.records import CACHE_LINE
 
 MR = 12  # rows of the tallest tile of a vector unit
-TALLEST = 32  # rows of the tallest tile of any: AMX's
+TALLEST = 32  # rows of the tallest tile of any unit, that of AMX
 NR = 32  # columns of a tile, and of a panel of the right-hand side
 KC = 256  # the most words of a row of the left-hand side
-# Words from row to row: a cache line more than a chunk, because rows a power of two apart compete for the same cache
-# sets; and constant, so that one register addresses all rows.
+# Words from row to row: a cache line more than a chunk, because rows that are a power of two apart compete for the same
+# cache sets. It is constant, so that one register addresses all rows.
 ROW_STEP = KC + 16
 
 PREFETCH = 64  # distance in groups of the right-hand side
@@ -36,16 +36,16 @@ _ONES = 0x01010101
 
 
 class Microkernel(NamedTuple):
-    """How the vector unit of an instruction set multiplies: at most MR rows, and columns that divide NR, at a time."""
+    """How the vector unit of an instruction set multiplies: up to MR rows at a time, and columns that divide NR."""
 
     unit: Unit
-    prepare_lhs: Callable[[Any, Any], tuple[Any, ...]]  # (builder, vector): of one word of the left in all lanes
+    prepare_lhs: Callable[[Any, Any], tuple[Any, ...]]  # (builder, vector): of a word of the left in all lanes
     prepare_rhs: Callable[[Any, Any], tuple[Any, ...]]  # (builder, vector): of words of the right
     multiply: Callable[..., Any]  # (builder, acc, lhs, rhs) -> acc
-    # `prepare_lhs` subtracts this from each byte of the left, to multiply signed bytes. The column sums of the
-    # right-hand side, times this, correct the result.
+    # `prepare_lhs` subtracts this from each byte of the left, to multiply signed bytes. The result is corrected by the
+    # column sums of the right-hand side, times this.
     lhs_offset: int = 0
-    # Emits products of few rows, for an instruction that is exact for some bytes only; see pairs.py.
+    # Emits products of few rows, for an instruction that is exact only for some bytes; see pairs.py.
     emit_pairs: Callable[..., None] | None = None
 
 
@@ -61,7 +61,7 @@ class Operands(NamedTuple):
 
 
 def as_it_is(_builder: Any, words: Any) -> tuple[Any, ...]:
-    """Prepare nothing: the instruction takes words as they are."""
+    """Return the words unchanged, because the instruction needs no others."""
     return (words,)
 
 
@@ -85,7 +85,7 @@ def make_dot(rows: int, microkernel: Microkernel) -> Any:
 
 
 def make_tile_operation(needs: Isa, emit: Callable[..., None]) -> Any:
-    """Return an intrinsic with the arguments of make_dot's, whose code emit(builder, operands) writes."""
+    """Return an intrinsic with the arguments of make_dot's intrinsic; emit(builder, operands) writes its code."""
 
     @emitted
     def dot(builder, a, a_start, b, b_start, groups, c_in, acc):
@@ -123,7 +123,7 @@ def _blocks(builder: Any, number: Any, size: int, step: int) -> Iterator[Any]:
 def _emit_block(
     builder: Any, microkernel: Microkernel, rows: int, vectors: int, row: Any, column: Any, x: Operands
 ) -> None:
-    """Emit the products of the rows and columns that are in registers at a time. row, column: the first ones."""
+    """Emit the products of the rows and columns that registers hold at a time. row, column: the first of them."""
     number, lanes, align = x.groups.type, microkernel.unit.lanes, microkernel.unit.align
     c_in = builder.gep(x.c_in, [builder.add(builder.mul(row, x.step), column)])
     tile = builder.gep(x.acc, [builder.add(builder.mul(row, number(NR)), column)])
@@ -144,7 +144,7 @@ def _emit_block(
             emit_prefetch(builder, builder.gep(line, [number(PREFETCH * NR + place)]))
         places = [builder.gep(line, [number(v * lanes)]) for v in range(vectors)]
         rhs = [microkernel.prepare_rhs(builder, load(builder, place, lanes, align)) for place in places]
-        for total, own in zip(sums, rhs, strict=False):  # there are no sums, or one of each vector
+        for total, own in zip(sums, rhs, strict=False):  # no sums, or one for each vector
             builder.store(emit_column_sum(builder, microkernel, builder.load(total), own), total)
         for i in range(rows):
             copies = splat(builder, builder.load(builder.gep(words, [number(i * ROW_STEP)])), lanes)
@@ -160,7 +160,7 @@ def _emit_block(
 
 
 def emit_column_sum(builder: Any, microkernel: Microkernel, total: Any, rhs: tuple[Any, ...]) -> Any:
-    """Emit the sums of columns with a vector of words added."""
+    """Emit the sums of columns, to which a vector of words is added."""
     return microkernel.multiply(builder, total, (constant(total.type, _ONES),), rhs)
 
 

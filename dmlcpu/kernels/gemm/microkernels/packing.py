@@ -1,6 +1,6 @@
 """Vector operations that pack bytes into words of four, and sum them.
 
-They are written as vectors because LLVM unrolls loops as short as a row of a panel into single elements. LLVM cuts the
+They are written as vectors because LLVM unrolls a loop as short as a row of a panel into single elements. LLVM cuts
 vectors to the target's size. Arrays are flat, and need no alignment.
 """
 
@@ -15,7 +15,7 @@ from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, short_loop, splat
 
 STEP = 16  # words of a row of the left-hand side at a time
 
-# Prefetch distance in bytes of a row of b: rows lie far apart, and processors do not foresee such jumps.
+# Prefetch distance in bytes of a row of b: rows are far apart, and processors do not foresee such jumps.
 # Measured on a Xeon with VNNI, 4096 x 4096, ms: none 4.0, 32 bytes 3.9, 64 bytes 2.8, 128 bytes 3.3. With AVX2 on a
 # busy Zen 4: none 8.8, 32 bytes 7.0, 64 bytes 5.0, 128 bytes 4.6.
 PREFETCH = 64
@@ -36,7 +36,7 @@ def pack_groups(builder, b, sign_flip, words, first, sums, column):
     """
     number, row = first.type, vector(WORD, NR)
     count = builder.udiv(b.count, number(4))
-    # Bytes are unsigned here, 128 above their value; one operation at the end subtracts the 128.
+    # Here bytes are unsigned, 128 above their value; one operation at the end subtracts the 128.
     to_unsigned = splat(builder, builder.xor(builder.trunc(sign_flip, BYTE), BYTE(0x80)), NR)
     totals = cgutils.alloca_once_value(builder, constant(row, 0))
     with cgutils.for_range(builder, count, intp=number) as loop:
@@ -59,7 +59,7 @@ def pack_groups(builder, b, sign_flip, words, first, sums, column):
 def pack_lines(builder, b, count, sign_flip, words, first, sums, column):
     """Pack STEP * count groups of STEP columns, Strided, whose bytes are contiguous; sum them.
 
-    Words and sums are written as `pack_groups` does: the columns are half of a panel's. Up to 2**16 groups.
+    Words and sums are written like those of `pack_groups`; the columns are half of a panel. Up to 2**16 groups.
     """
     number, row = first.type, vector(WORD, STEP)
     flips = splat(builder, builder.trunc(sign_flip, BYTE), 4 * STEP)
@@ -75,7 +75,7 @@ def pack_lines(builder, b, count, sign_flip, words, first, sums, column):
             line = b.array.load(here, 4 * STEP)
             lines.append(builder.bitcast(builder.xor(line, flips), row))
         at = builder.add(first, builder.mul(loop.index, number(STEP * NR)))
-        pairs = constant(row, 0)  # of unsigned bytes, 16 bits each
+        pairs = constant(row, 0)  # sums of unsigned bytes, 16 bits each
         for group, line in enumerate(_transposed(builder, lines)):
             words.store(line, builder.add(at, number(group * NR)))
             pairs = builder.add(pairs, _pair_sums(builder, builder.xor(line, constant(row, 0x80808080))))
@@ -87,8 +87,8 @@ def pack_lines(builder, b, count, sign_flip, words, first, sums, column):
 
 
 def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
-    """Return the columns of 16 vectors of 16 words: within 16 bytes, then of whole 16 bytes."""
-    quads = []  # of four rows, four vectors each: i has words i, i + 4, i + 8, i + 12 of the rows
+    """Return the columns of 16 vectors of 16 words: first transpose within 16 bytes, then move whole 16 bytes."""
+    quads = []  # four vectors for each four rows: vector i has words i, i + 4, i + 8, i + 12 of the rows
     for first in range(0, STEP, 4):
         a, b, c, d = rows[first : first + 4]
         (low, high), (low_2, high_2) = interleave(builder, a, b), interleave(builder, c, d)
@@ -113,7 +113,7 @@ def _interleave_pairs(builder: Any, one: Any, other: Any) -> list[Any]:
 
 
 def _take(builder: Any, one: Any, other: Any, quarters: list[int]) -> Any:
-    """Return 16 bytes of each of these numbers of two vectors; the other's are numbered from 4 on."""
+    """Return the given 16-byte parts of two vectors; those of the second are numbered from 4 on."""
     return shuffle(builder, one, other, [4 * quarter + i for quarter in quarters for i in range(4)])
 
 

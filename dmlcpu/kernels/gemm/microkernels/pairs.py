@@ -1,8 +1,8 @@
-"""Products of few rows with AVX2 alone, by `vpmaddubsw`, which adds pairs of products of bytes as 16 bits.
+"""Products of few rows with AVX2 alone, by `vpmaddubsw`, which adds pairs of products of bytes in 16 bits.
 
-Such a sum can saturate: two bytes of b that follow one another along K, times any unsigned bytes, are exact if and only
-if the absolute value of their sum is at most 128. The row of ones gives these sums: added up they are the sums of b's
-columns, and each shows whether its bytes must be widened first.
+Such a sum can saturate. Two bytes of b that follow one another along K, times any unsigned bytes, are exact if and only
+if the absolute value of their sum is at most 128. The row of ones gives these sums of two bytes. Their total is the sum
+of a column of b, and each of them shows whether its bytes must be widened first.
 """
 
 import functools
@@ -23,7 +23,7 @@ _ONES = constant(_HALVES, 1)
 
 
 def emit_pairs(builder: Any, a: Any, groups: list[list[Any]], acc: Strided, column: Any) -> None:
-    """Emit the products of rows of a and vectors of words of b, groups of four rows of it.
+    """Emit the products of rows of a and vectors of words of b, each of which has a group of four rows of b.
 
     a: the address of the first row's words; acc: rows of accumulators, which are added to from `column` on. The bytes
     of the last row of a are 1, and 0 where b has no more rows.
@@ -96,6 +96,6 @@ def add_bytes(builder: Any, lhs: Any, rhs: Any) -> Any:
 def add_halves(builder: Any, lhs: Any, rhs: Any) -> Any:
     """Emit the sums of pairs of products of 16 bits (vpmaddwd).
 
-    It is called by its name: LLVM would move the widening of a pattern out of a loop, and narrow again within it.
+    It is called by its name, because LLVM would move the widening of a pattern out of a loop, and narrow again within.
     """
     return call(builder, "llvm.x86.avx2.pmadd.wd", vector(WORD, lhs.type.count // 2), [lhs, rhs])

@@ -1,8 +1,8 @@
 """Vector operations on rows of tiles: they start accumulators, and write the results.
 
-They are written as vectors because LLVM unrolls loops as short as a row into single elements. A row has NR columns;
-LLVM cuts it to the target's vectors. Arrays have one dimension or two. An index counts elements, and is where a row
-begins; no row needs alignment.
+They are written as vectors because LLVM unrolls a loop as short as a row into single elements. A row has NR columns;
+LLVM cuts it to the target's vectors. Arrays have one or two dimensions. A row begins at an index, which counts
+elements; no row needs alignment.
 """
 
 from typing import Any
@@ -17,8 +17,8 @@ from dmlcpu.runtime.intrinsics import emitted, short_loop, splat
 # Adding 1.5 * 2**23 to a float32 of at most 2**22 rounds it to an integer, ties to even, in any vector unit. The lowest
 # byte of the sum is the lowest byte of the integer.
 ROUND = 12582912.0
-# The greatest float32 replaces an infinite multiplier, of scales whose product overflows: infinity times a sum of 0
-# would be NaN, and this gives 0. Other sums are clipped either way.
+# If the product of scales overflows, the greatest float32 replaces the infinite multiplier: a sum of 0 then gives 0,
+# not NaN. Other sums are clipped either way.
 GREATEST = float.fromhex("0x1.fffffep+127")
 QUIET_NAN = 0x7FC00000  # as float32, without sign and payload
 
@@ -41,9 +41,9 @@ def load_scales(builder, source, target):
 def scale_row(builder, scales, first, a_scale: types.float32, y_scale: types.float32, multipliers, at):
     """Write a_scale * scale / y_scale, at most GREATEST, of the scales from `first` on to multipliers[at:].
 
-    All are float32. The two arrays may be one. A product in float64 takes a third of a division's time, and rounds to
-    the same float32: no quotient of two numbers of 24 bits is within 2**-49 of the middle between two others, and the
-    product's error is 2**-52. (Below 2**-126 a quotient may be the middle, but no sum is large enough to show it.)
+    All are float32. Both arrays may be the same. A product in float64 takes a third of a division's time, and rounds to
+    the same float32: no quotient of two numbers of 24 bits is within 2**-49 of the middle between two such numbers, and
+    the product's error is 2**-52. (Below 2**-126 a quotient may be the middle, but no sum is large enough to show it.)
     """
     scale, double = scales.load(first, NR), ir.DoubleType()
     value = builder.fmul(splat(builder, a_scale, NR), scale)
@@ -56,7 +56,7 @@ def scale_row(builder, scales, first, a_scale: types.float32, y_scale: types.flo
 
 @emitted
 def requantize(builder, acc, multipliers, least, most, zeros, y):
-    """Write the bytes of rows of accumulators to those of y: round(clip(float32(acc) * multiplier)) + zero.
+    """Write round(clip(float32(acc) * multiplier)) + zero of rows of accumulators to rows of y, as bytes.
 
     acc: int32 or float64, rows NR apart; multipliers, y: Strided, float32 and bytes; for each row: least, most:
     float32, the limits; zeros: uint8. Limits are integers, so clipping before rounding equals clipping after.
@@ -76,20 +76,20 @@ def requantize(builder, acc, multipliers, least, most, zeros, y):
 
 @emitted
 def copy_bytes(builder, source, first, y, at, count):
-    """Copy source[first : first + count] to y[at:]; both are bytes. Numba's loop would take a step for each."""
+    """Copy source[first : first + count] to y[at:]; both are bytes. Numba's loop would copy one at a time."""
     cgutils.raw_memcpy(builder, y.at(at), source.at(first), count, 1)
 
 
 @emitted
 def copy_elements(builder, source, y):
-    """Copy the elements of a `Strided` to those of another."""
+    """Copy the elements of a `Strided` to another."""
     with short_loop(builder, source.count) as i:
         builder.store(builder.load(source.at(builder, i)), y.at(builder, i))
 
 
 @emitted
 def multiply_row(builder, source, first, factor: Any, products, at):
-    """Write factor * source[first : first + NR] to products[at:]; all are float32, or int32. The arrays may be one."""
+    """Write factor * source[first : first + NR] to products[at:]; all are float32, or all int32. Arrays may be one."""
     multiply = builder.mul if source.element == WORD else builder.fmul
     products.store(multiply(splat(builder, factor, NR), source.load(first, NR)), at)
 
@@ -114,9 +114,9 @@ def store_floats(builder, acc, multipliers, bias, y):
 
 
 def _half_bits(builder: Any, bits: Any) -> Any:
-    """Return the bits of float16 for those of float32, rounded half to even. NaN is QUIET_NAN.
+    """Return the bits of the float16 for a float32's bits, rounded half to even. NaN is QUIET_NAN.
 
-    Integers do it on every processor alike; not every one has an instruction for it.
+    It uses integers, because not every processor has an instruction for this.
     """
     words = bits.type
 
@@ -125,8 +125,8 @@ def _half_bits(builder: Any, bits: Any) -> Any:
 
     sign = builder.and_(bits, number(0x80000000))
     size = builder.xor(bits, sign)
-    # The exponent counts from 15 instead of 127. Just less than half of what is cut off rounds up, if the last bit that
-    # stays is odd exactly half.
+    # The exponent counts from 15 instead of 127. Adding just less than half of the cut-off unit rounds; if the last bit
+    # that stays is odd, exactly half is added.
     odd = builder.and_(builder.lshr(size, number(13)), number(1))
     half = builder.add(builder.add(size, number(0xFFF - (112 << 23))), odd)
     half = builder.lshr(half, number(13))

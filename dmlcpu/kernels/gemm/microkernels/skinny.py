@@ -1,7 +1,7 @@
-"""Microkernels that read B as it lies in memory: rows of bytes in their own order, interleaved in registers.
+"""Microkernels that read B in its order in memory: rows of bytes, which are interleaved in registers.
 
-Two rounds of interleaving within 16 bytes, which every vector unit can do, turn four rows of bytes into vectors of
-words. This permutes the columns; `unfold` restores their order in the end.
+Two rounds of interleaving within 16 bytes, which every vector unit supports, turn four rows of bytes into vectors of
+words. This permutes the columns; at the end `unfold` restores their order.
 """
 
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def _make_add_pairs(microkernel: Microkernel, emit_pairs: Callable[..., None]) -
             words = a.at(builder.add(first, builder.mul(outer.index, number(rows_at_once // 4))))
             with cgutils.for_range(builder, blocks, intp=number) as block:
                 left = builder.mul(block.index, number(BLOCK))
-                # The next rows stay in the second cache: rows a power of two apart compete for few sets of the first.
+                # The next rows stay in the second cache. Rows a power of two apart compete for few sets of the first.
                 for row in b_rows:
                     emit_prefetch(builder, builder.gep(row, [builder.add(left, next_rows)]), 2)
                     emit_prefetch(builder, builder.gep(row, [builder.add(left, number(BLOCK))]))
@@ -133,7 +133,7 @@ def _corrections(builder: Any, microkernel: Microkernel, rhs: list[list[tuple[An
 
 
 def _words_of(builder: Any, rows: list[Any]) -> list[Any]:
-    """Return four vectors of words, each of a byte of each of the four rows."""
+    """Return four vectors of words; each word has one byte of each of the four rows."""
     count = rows[0].type.count
     pairs = [interleave(builder, rows[i], rows[i + 1]) for i in (0, 2)]
     words: list[Any] = []
@@ -146,7 +146,7 @@ def _words_of(builder: Any, rows: list[Any]) -> list[Any]:
 def make_unfold(microkernel: Microkernel) -> Any:
     """Return an intrinsic that puts BLOCK accumulators, int32 from acc[first] on, in the order of columns."""
     lanes = microkernel.unit.lanes
-    # Vector v has four of each 16 columns, from 4 * v on.
+    # Vector v has columns 4 * v to 4 * v + 3 of each 16.
     order = [v * lanes + 4 * part + i for part in range(lanes // 4) for v in range(_VECTORS) for i in range(4)]
 
     @emitted

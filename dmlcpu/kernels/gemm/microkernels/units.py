@@ -1,6 +1,6 @@
-"""What instruction sets multiply with: their registers, and the part of a product that these hold.
+"""The registers that instruction sets multiply with, and the part of a product that these hold.
 
-These are numbers only. Names of kernels follow from them, so a table of kernels needs no code of any instruction set.
+These are only numbers. Kernel names follow from them, so a table of kernels needs no code of any instruction set.
 """
 
 from typing import NamedTuple
@@ -12,8 +12,8 @@ from dmlcpu.runtime.records import CACHE_LINE
 class Unit(NamedTuple):
     """A vector unit, or the tile registers of AMX.
 
-    `rows` rows and `vectors` vectors of accumulators are in registers at a time. With them the right-hand side and one
-    word of the left fit.
+    Registers hold `rows` rows of `vectors` vectors of accumulators at a time, and with them the right-hand side and one
+    word of the left.
     """
 
     isa: Isa
@@ -40,7 +40,7 @@ class Unit(NamedTuple):
 
     @property
     def half(self) -> int:
-        """The rows of a tile of about half the height: eight, or fewer for whole blocks."""
+        """The rows of a tile of about half the height: eight, or fewer if blocks are then whole."""
         return 8 - 8 % min(self.rows, 8)
 
     @property
@@ -54,6 +54,6 @@ AVX2 = Unit(Isa.AVX2, registers=16, lanes=8, vectors=2, rows=4)
 AVXVNNI = Unit(Isa.AVXVNNI, registers=16, lanes=8, vectors=2, rows=6)
 AVX512VNNI = Unit(Isa.AVX512VNNI, registers=32, lanes=16, vectors=2, rows=12)
 AMX = Unit(Isa.AMX, registers=8, lanes=16, vectors=2, rows=32, depth=64)
-# As XNNPACK's 4x16c4 and 6x16c4: accumulators, the right-hand side and one word of the left take 24 to 29 registers.
+# Like XNNPACK's 4x16c4 and 6x16c4: accumulators, the right-hand side and one word of the left take 24 to 29 registers.
 DOTPROD = Unit(Isa.DOTPROD, registers=32, lanes=4, vectors=4, rows=4)
 I8MM = Unit(Isa.I8MM, registers=32, lanes=4, vectors=4, rows=6)

@@ -1,4 +1,4 @@
-"""Vectors as LLVM sees them: their elements, constants, loads, stores and shuffles."""
+"""LLVM vectors: types, constants, loads, stores and shuffles."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ def vector(element: Any, lanes: int) -> Any:
 
 
 def constant(kind: Any, value: float) -> Any:
-    """Return a vector of one number."""
+    """Return a vector with the same number in all lanes."""
     return ir.Constant(kind, [ir.Constant(kind.element, value)] * kind.count)
 
 
 def call(builder: Any, name: str, result: Any, operands: list[Any]) -> Any:
-    """Emit the call of an intrinsic of LLVM's."""
+    """Emit the call of an LLVM intrinsic."""
     kind = ir.FunctionType(result, [each.type for each in operands])
     return builder.call(builder.module.declare_intrinsic(name, (), kind), operands)
 
@@ -34,12 +34,12 @@ def store(builder: Any, value: Any, place: Any, align: int = 1) -> None:
 
 
 def shuffle(builder: Any, one: Any, other: Any, lanes: list[int]) -> Any:
-    """Emit the choice of lanes of two vectors; the other's lanes are numbered after the first's."""
+    """Emit a vector of chosen lanes of two vectors; the second one's lanes are numbered after the first one's."""
     return builder.shuffle_vector(one, other, ir.Constant(vector(WORD, len(lanes)), [WORD(lane) for lane in lanes]))
 
 
 def interleave(builder: Any, one: Any, other: Any) -> tuple[Any, Any]:
-    """Interleave two vectors within each 16 bytes: the lower eight bytes, and the upper; every vector unit can."""
+    """Interleave the lower, and the upper, eight bytes of each 16 bytes of two vectors; every unit supports this."""
     count, width = one.type.count, 128 // one.type.element.width
     low, high = (
         [source + first + i for first in range(half, count, width) for i in range(width // 2) for source in (0, count)]

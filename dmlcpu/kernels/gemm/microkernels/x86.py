@@ -26,13 +26,13 @@ def _multiply_widened(builder: Any, acc: Any, lhs: tuple[Any, ...], rhs: tuple[A
 
 
 def _vpdpbusd(builder: Any, acc: Any, lhs: tuple[Any, ...], rhs: tuple[Any, ...]) -> Any:
-    """Multiply and add in one instruction, unsigned bytes by signed ones."""
+    """Multiply unsigned bytes by signed ones and add, in one instruction."""
     name = f"llvm.x86.avx512.vpdpbusd.{32 * acc.type.count}"  # LLVM's name for both encodings, EVEX and VEX
     return call(builder, name, acc.type, [acc, *lhs, *rhs])
 
 
-# Products in a cycle, of 32 possible (Zen 4): AVX2 31, AVX2_INT16 24, AVX2_WIDENING 21. LLVM compiles larger blocks, or
-# int16 in blocks of another shape, with spills. gemm/forms.py says when each is taken.
+# Products in a cycle, of 32 possible (Zen 4): AVX2 31, AVX2_INT16 24, AVX2_WIDENING 21. LLVM spills registers of larger
+# blocks, and of int16 in blocks of another shape. gemm/forms.py says when each is taken.
 AVX2 = Microkernel(units.AVX2, as_it_is, as_it_is, _multiply_bytes, emit_pairs=emit_pairs)
 AVX2_INT16 = Microkernel(units.AVX2._replace(vectors=1, rows=12), as_it_is, as_it_is, _multiply_int16)
 AVX2_WIDENING = Microkernel(units.AVX2, widen_unsigned, widen_signed, _multiply_widened)
