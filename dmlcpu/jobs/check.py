@@ -56,17 +56,13 @@ class Checker:
     def task(self, place: Place, job: Job) -> Task:
         """Return the task of a job, with its errors if it cannot run."""
         if not job.is_remote:
-            return self._task(place, job)
+            return self._checked(place, job)
         own = replace(place, errors=[])  # which a check that is late goes on to write to
         try:
-            return in_time(lambda: self._task(own, job))
+            return in_time(lambda: self._checked(own, job))
         except RemoteError as error:
             place.refuse("inputs", str(error.strerror), "files that can be read")
             return Task(place.where, place.id, place.errors, job)
-
-    def _task(self, place: Place, job: Job) -> Task:
-        with limit_threads(self.settings.limits.threads):  # the choice of kernels may depend on threads
-            return self._checked(place, job)
 
     def _checked(self, place: Place, job: Job) -> Task:
         operation = self._operation(place, job)
@@ -80,9 +76,11 @@ class Checker:
             inputs = identities(job, self.directory, content=self.settings.content_hash, settled=True)
         except (FileError, OSError, ImportError) as error:  # most are noted when the file is opened
             failure = error
-        with contextlib.closing(
-            open_arguments(job, operation, self.directory, place, memory=self.memory, count_chunks=self.count_chunks)
-        ) as opened:
+        options: Any = {"memory": self.memory, "count_chunks": self.count_chunks}
+        with (
+            limit_threads(self.settings.limits.threads),  # the choice of kernels may depend on threads
+            contextlib.closing(open_arguments(job, operation, self.directory, place, **options)) as opened,
+        ):
             for name, count in opened.missing_chunks.items() if self.settings.require_chunks else ():
                 what = "has no list of chunks" if count is None else f"lacks {count} of its chunks"
                 found = f"{named_inputs(job, operation)[name].spelled!r}, which {what}"
