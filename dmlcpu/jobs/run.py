@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dmlcpu.errors import DmlError
 from dmlcpu.jobs import executors
-from dmlcpu.jobs.dispatch import Lost, WorkerError, Workers, dispatch
+from dmlcpu.jobs.dispatch import Dispatcher, Lost, WorkerError, Workers
 from dmlcpu.jobs.entries import Jobs, PathLike
 from dmlcpu.jobs.faults import JobsError
 from dmlcpu.jobs.job import Task
@@ -235,8 +235,7 @@ class Execution(NamedTuple):
         workers = self._workers(len(tasks), compiling)
         if workers is not None:
             with workers:
-                given: Any = {"retries": of_run.retries, "timeout": of_run.timeout}
-                yield from dispatch(work, tasks, workers, stopping=stopping, **given)
+                yield from Dispatcher(work, tasks, workers, of_run.retries, stopping, of_run.timeout).results()
             return
         from dmlcpu.runtime.compilation import watch_compilations
 
