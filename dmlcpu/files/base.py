@@ -194,7 +194,8 @@ def refused(allowed: str) -> Iterator[None]:
     except (FileError, ImportError, MemoryError):
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # EINVAL comes of broken offsets
+        is_hdf5s = type(error) is OSError and error.errno is None  # h5py's
+        if isinstance(error, OSError) and error.errno != errno.EINVAL and not is_hdf5s:  # EINVAL: of broken offsets
             raise
         reason = " ".join(str(error).split()) or type(error).__name__
         raise FileError(f"what cannot be read ({reason})", allowed) from None

@@ -8,7 +8,6 @@ import math
 import zlib
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -32,22 +31,10 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     """Open a dataset of an HDF5 file."""
     h5py = library("h5py", "hdf5")
     open_file(path).close()  # the system's error, if it cannot be read
-    with _refused():
-        file = h5py.File(path, "r")
-    with OnFailure(file.close), _refused():
-        return _Hdf5Source(file, _dataset(h5py, file, name), dtype)
-
-
-@contextmanager
-def _refused() -> Iterator[None]:
-    """Turn h5py's exceptions for broken files into `FileError`; its OSErrors without a number are HDF5's own."""
     with refused(_ALLOWED):
-        try:
-            yield
-        except OSError as error:
-            if error.errno is None:
-                raise ValueError(str(error)) from None
-            raise
+        file = h5py.File(path, "r")
+    with OnFailure(file.close), refused(_ALLOWED):
+        return _Hdf5Source(file, _dataset(h5py, file, name), dtype)
 
 
 def _dataset(h5py: ModuleType, file: Any, name: str | None) -> Any:
@@ -148,7 +135,7 @@ class _Hdf5Source(FileSource):
             return
         if self._has_no_fill:
             as_bytes(array)[...] = 0
-        with _refused():
+        with refused(_ALLOWED):
             for piece, place in pieces(region, self._dataset.chunks or self.shape, _AT_ONCE):
                 if self._gzip_bit:
                     self._check_unpacked(piece)
