@@ -97,17 +97,15 @@ def _set_aside(target: str, old: str) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-    else:
-        return
-    copy = old.removesuffix(OLD) + "0" + PART
-    with OnFailure(lambda: shutil.rmtree(copy, ignore_errors=True)):
-        os.mkdir(copy)
-        with _held(copy):
-            shutil.copytree(target, copy, symlinks=True, dirs_exist_ok=True)
-            sync_within(copy)
-            os.rename(copy, old)
-            sync_folder(os.path.dirname(old))
-            shutil.rmtree(target)
+        copy = old.removesuffix(OLD) + "0" + PART
+        with OnFailure(lambda: shutil.rmtree(copy, ignore_errors=True)):
+            os.mkdir(copy)
+            with _held(copy):
+                shutil.copytree(target, copy, symlinks=True, dirs_exist_ok=True)
+                sync_within(copy)
+                os.rename(copy, old)
+                sync_folder(os.path.dirname(old))
+                shutil.rmtree(target)
 
 
 def _bring_back(old: str, target: str) -> None:
@@ -144,10 +142,10 @@ def hold(folder: str | os.PathLike[str]) -> int | None:
 
 
 @contextlib.contextmanager
-def _held(folder: str) -> Iterator[None]:
+def _held(folder: str | os.PathLike[str]) -> Iterator[int | None]:
     handle = hold(folder)
     try:
-        yield
+        yield handle
     finally:
         if handle is not None:
             os.close(handle)
@@ -156,17 +154,11 @@ def _held(folder: str) -> Iterator[None]:
 def is_held(path: str | os.PathLike[str]) -> bool:
     """Return whether a process has a temporary folder in use, by `hold`."""
     try:
-        handle = hold(path)
-        if handle is None:
-            return False
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        finally:
-            os.close(handle)
-    except BlockingIOError:
-        return True
-    except OSError:
-        pass
+        with _held(path) as handle:
+            if handle is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     return False
 
 
