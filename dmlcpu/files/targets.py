@@ -193,6 +193,20 @@ def fail(error: OSError) -> NoReturn:
     raise error
 
 
+def folder_error(folder: str) -> str | None:
+    """Return why no file can be made in a folder, which need not exist yet; None if one can."""
+    found = existing(folder)
+    if not found.is_dir():
+        return f"{found} is no folder"
+    return None if os.access(found, os.W_OK | os.X_OK) else f"{found} is read-only"
+
+
+def existing(folder: str) -> Path:
+    """Return a folder, or the nearest around it that exists."""
+    found = Path(folder)
+    return next((each for each in (found, *found.parents) if os.path.exists(each)), found)
+
+
 def make_folder(folder: str) -> None:
     """Make a folder and the folders around it, where they are missing; have their names on the disk."""
     around = os.path.dirname(folder) or os.curdir

@@ -19,9 +19,8 @@ from dmlcpu.errors import DmlError
 from dmlcpu.files import FileError, Identity, check_target
 from dmlcpu.files.base import Format
 from dmlcpu.files.formats import FORMATS, known, suffixes_where
-from dmlcpu.files.targets import LONGER
+from dmlcpu.files.targets import LONGER, existing, folder_error
 from dmlcpu.files.web import RemoteError, in_time
-from dmlcpu.files.writable import existing, folder_error
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import Job, Task, Work, identities
 from dmlcpu.jobs.limits import Settings, size
