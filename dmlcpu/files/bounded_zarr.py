@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 from dmlcpu.files.base import ZARR_FOLDER, FileError, FileSource, check_dtype, chosen, no_name, pieces, refused
 from dmlcpu.files.remote import file_system, is_remote, is_web, options_of, reached
-from dmlcpu.files.stored import open_file, read_at
+from dmlcpu.files.stored import open_file, read_at, size_of
 from dmlcpu.files.unpacking import CODECS, longer, unpack
 
 METADATA = 16 << 20  # bytes of a zarr.json, at most
@@ -59,28 +58,23 @@ class Folder(Limited, LocalStore):
     ) -> Buffer | None:
         """Do what `get` does."""
         try:
-            data = self._read(self.root / key, byte_range)
+            with open_file(self.root / key) as file:
+                start, stop, most = 0, size_of(file), self.most
+                if isinstance(byte_range, RangeByteRequest):
+                    start, stop, most = byte_range.start, min(byte_range.end, stop), self.most_of_range
+                elif isinstance(byte_range, SuffixByteRequest):
+                    start, most = max(0, stop - byte_range.suffix), self.most_of_range
+                elif isinstance(byte_range, OffsetByteRequest):
+                    start = byte_range.offset
+                if stop - start > most:
+                    raise FileError(f"{stop - start:,} bytes", f"at most {most:,}")
+                data = np.empty(max(0, stop - start), np.uint8)
+                read_at(file, start, data)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
         except FileError as error:
             raise FileError(f"{key!r}: {error.found}", error.allowed) from None
         return (prototype or default_buffer_prototype()).buffer.from_array_like(data)
-
-    def _read(self, path: Path, asked: ByteRequest | None) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        with open_file(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            start, stop, most = 0, size, self.most
-            if isinstance(asked, RangeByteRequest):
-                start, stop, most = asked.start, min(asked.end, size), self.most_of_range
-            elif isinstance(asked, SuffixByteRequest):
-                start, most = max(0, size - asked.suffix), self.most_of_range
-            elif isinstance(asked, OffsetByteRequest):
-                start = asked.offset
-            if stop - start > most:
-                raise FileError(f"{stop - start:,} bytes", f"at most {most:,}")
-            data = np.empty(max(0, stop - start), np.uint8)
-            read_at(file, start, data)
-            return data
 
 
 class RemoteFolder(Limited, FsspecStore):
