@@ -33,16 +33,16 @@ class Apart:
         self._is_blind = functools.cache(is_case_blind)
         ids, targets, inputs, around = (array("q") for _ in range(4))
         searched = filter(os.path.isdir, map(self._name, filter(is_path, jobs.ops)))
-        indices = {
-            *searched,
-            *map(self._name, jobs.built),
-        }  # other folders than those whose names say that they are one
+        indices = {*searched, *map(self._name, jobs.built)}
+        # Other folders than those whose names say that they are one.
         self._indices = [each + os.sep for each in indices if Path(each).suffix.lower() not in WHOLE]
         self._folders: set[str] = set()  # of targets
         folders: set[int] = set()  # of targets in folders that are one: these are parts of them
         for place, job in jobs:
             ids.append(hash(place.id))
-            for path in job.targets if job else ():
+            if job is None:
+                continue
+            for path in job.targets:
                 found = self._found(path)
                 self._folders.add(os.path.dirname(found))
                 targets.append(hash(file := self._folded(found)))
@@ -83,14 +83,11 @@ class Apart:
         if any(suffix + os.sep in file.lower() for suffix in WHOLE):
             yield from (str(each) for each in Path(file).parents if each.suffix.lower() in WHOLE)
 
-    def _targets_of(self, job: Job | None) -> Iterator[str]:
-        return map(self._name, job.targets if job else ())
-
-    def _inputs_of(self, place: Place, job: Job | None) -> Iterator[tuple[str, str]]:
+    def _inputs_of(self, place: Place, job: Job) -> Iterator[tuple[str, str]]:
         """Yield the files that a job reads, each with the place that names it."""
-        for path in files_of(job) if job else ():
+        for path in files_of(job):
             yield self._name(path), place.where
-        if job and is_path(job.op):
+        if is_path(job.op):
             with contextlib.suppress(OSError, DmlError, ImportError):  # the check of the job notes them
                 for each in operation_of(job.op, self._directory).files:
                     yield self._name(os.path.relpath(each, self._directory)), f"the op {job.op}"
@@ -111,11 +108,13 @@ class Apart:
         around: set[str] = set()
         written: set[str] = set()
         for place, job in self._jobs if self._suspects else ():
+            if job is None:
+                continue
             for file, where in self._inputs_of(place, job):
                 around.update(self._around(file))
                 if hash(file) in self._suspects:
                     inputs[file] = where
-            written.update(file for file in self._targets_of(job) if hash(file) in self._suspects)
+            written.update(file for path in job.targets if hash(file := self._name(path)) in self._suspects)
         targets: dict[str, _At] = {}
         ids: dict[str, _At] = {}
         for place, job in self._jobs.taken():
@@ -142,11 +141,7 @@ class Apart:
 
 
 def is_case_blind(folder: str) -> bool:
-    """Return whether a folder ignores the case of names, as on macOS and Windows.
-
-    Nothing is written: an existing name is looked up in the other case. If the folder does not exist yet, or has no
-    names with letters, its parent decides.
-    """
+    """Return whether a folder ignores the case of names; its parent decides if it has no names with letters."""
     with contextlib.suppress(OSError):
         with os.scandir(folder) as entries:
             name = next((each.name for each in entries if each.name.swapcase() != each.name), None)
