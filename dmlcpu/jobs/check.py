@@ -47,11 +47,6 @@ class Checker:
     longest_name: Callable[[str], int] = field(default_factory=lambda: functools.cache(_longest_name))
     folder_error: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(folder_error))
 
-    @property
-    def memory(self) -> int:
-        """Bytes that a job may take."""
-        return self.settings.limits.memory
-
     def task(self, place: Place, job: Job) -> Task:
         """Return the task of a job, with its errors if it cannot run."""
         if not job.is_remote:
@@ -75,9 +70,10 @@ class Checker:
             inputs = identities(job, self.directory, content=self.settings.content_hash, settled=True)
         except (FileError, OSError, ImportError) as error:  # most are noted when the file is opened
             failure = error
-        options: Any = {"memory": self.memory, "count_chunks": self.count_chunks}
+        limits = self.settings.limits
+        options: Any = {"memory": limits.memory, "count_chunks": self.count_chunks}
         with (
-            limit_threads(self.settings.limits.threads),  # the choice of kernels may depend on threads
+            limit_threads(limits.threads),  # the choice of kernels may depend on threads
             contextlib.closing(open_arguments(job, operation, self.directory, place, **options)) as opened,
         ):
             for name, count in opened.missing_chunks.items() if self.settings.require_chunks else ():
@@ -149,17 +145,14 @@ class Checker:
                 place.refuse("output", f"{path!r}: {reason}", "a file in a folder that can be written to")
             length, most = len(os.fsencode(os.path.basename(file))), self.longest_name(os.path.dirname(file)) - LONGER
             if length > most and not reason:
-                place.refuse(
-                    "output",
-                    f"{path!r}, a name of {length} bytes",
-                    f"at most {most}, as its temporary name is {LONGER} longer",
-                )
+                allowed = f"at most {most}, as its temporary name is {LONGER} longer"
+                place.refuse("output", f"{path!r}, a name of {length} bytes", allowed)
         return tuple(name for name in operation.results if name in wanted)
 
     def _fit(
         self, place: Place, job: Job, operation: Operation, opened: OpenArguments, wanted: tuple[str, ...]
     ) -> Work | None:
-        sources = opened.sources.values()
+        sources, memory = opened.sources.values(), self.settings.limits.memory
         try:
             estimate = self._estimate(job, operation, opened)
         except (DmlError, TypeError) as error:
@@ -178,20 +171,20 @@ class Checker:
         in_blocks = operation.form is not None
         # In one piece: `whole` when the inputs are not needed any more.
         peak = estimate.memory + held if in_blocks else max(estimate.memory + buffers, whole)
-        if peak > self.memory and (needed := min(peak, estimate.least() + held)) > self.memory:
+        if peak > memory and (needed := min(peak, estimate.least() + held)) > memory:
             of_it = f", {size(held)} of it for files that are read or written whole" if held <= peak and held else ""
             found = f"a job that needs {size(needed)} of memory{of_it}"
             in_regions = suffixes_where(lambda each: each.create)
             less = f"; {' and '.join(in_regions)} are read and written in blocks" if held else ""
-            place.refuse("", found, f"{size(self.memory)} (the maximal memory, shared by the workers{less})")
+            place.refuse("", found, f"{size(memory)} (the maximal memory, shared by the workers{less})")
             return None
         return Work(
             {name: source.shape for name, source in opened.sources.items()},
             {name: tensors[name] for name in wanted},
             estimate.kernel,
             sum(source.nbytes for source in sources),
-            min(peak, self.memory),
-            self.memory - held if in_blocks or peak > self.memory else None,
+            min(peak, memory),
+            memory - held if in_blocks or peak > memory else None,
             opened.missing_chunks,
         )
 
