@@ -19,10 +19,7 @@ COMPILING = "compiling kernels that the cache does not have, which may take a mi
 
 
 class Progress:
-    """tqdm's bar on a terminal, with jobs, bytes, bytes a second, the time left and failures; elsewhere lines.
-
-    Where there is no terminal, a line at most every INTERVAL seconds says how far the run is.
-    """
+    """tqdm's bar on a terminal; elsewhere a line at most every INTERVAL seconds says how far the run is."""
 
     def __init__(self, *, shown: bool = True) -> None:
         self._tqdm = extra("tqdm").tqdm if shown else None
