@@ -128,10 +128,9 @@ def sync_within(folder: str) -> None:
 
 
 def hold(folder: str | os.PathLike[str]) -> int | None:
-    """Lock a temporary folder, as a sign to other runs that it is in use; the system unlocks it with its process.
+    """Lock a temporary folder, as a sign to other runs that it is in use; return the handle, if there are such locks.
 
-    Return the handle to close when the folder has its name; None: the system has no such locks. A file needs none: if
-    somebody removes it, it cannot be renamed, but of a folder some parts may be left.
+    A file needs none: if somebody removes it, it cannot be renamed, but of a folder some parts may be left.
     """
     if fcntl is None:
         return None

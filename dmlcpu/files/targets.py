@@ -61,10 +61,7 @@ class Writer(ABC):
 
     @abstractmethod
     def put_in_place(self) -> None:
-        """Replace the target atomically: a reader finds the old file or the new one.
-
-        A zarr folder needs a system that exchanges names. A power failure before `sync_folder` may undo the change.
-        """
+        """Replace the target atomically, a folder if the system can; until `sync_folder` it may be undone."""
 
     @abstractmethod
     def discard(self) -> None:
@@ -144,10 +141,7 @@ def write_whole(writer: Writer, arrays: Mapping[str, Array]) -> None:
 
 
 def resolved(path: str | os.PathLike[str], mark: str | None = None, is_real: bool = False) -> str:
-    """Return the target that links lead to, or refuse it if a file must not replace it.
-
-    mark: a folder is to replace it, which this file makes one of its format. is_real: there are no links around it.
-    """
+    """Return the target that links lead to, or refuse it if a file, or a folder with a `mark`, must not replace it."""
     target = os.path.abspath(path)
     if not is_real:
         target = os.path.join(os.path.realpath(os.path.dirname(target)), os.path.basename(target))

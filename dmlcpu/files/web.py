@@ -55,10 +55,7 @@ def patience(retries: int, seconds: float | None = None) -> Iterator[None]:
 
 
 def in_time(call: Callable[[], T]) -> T:
-    """Call a function that reads from elsewhere; raise RemoteError if it takes longer than `patience` says.
-
-    It runs in another thread then, which is left to itself if it is late: not every file system can be interrupted.
-    """
+    """Call a function; raise RemoteError if it takes longer than `patience` says, and leave its thread to itself."""
     now = _patience.get()
     if now.seconds is None:
         return call()
@@ -93,10 +90,7 @@ def _late(seconds: float) -> str:
 
 
 def pause(number: int, first: float = 0.1, asked: str | None = None) -> float:
-    """Return the seconds before a try: each time about twice as many, and not the same for all who wait.
-
-    asked: the answer's Retry-After, seconds or a date.
-    """
+    """Return the seconds before a try, about twice as many each time; `asked`: Retry-After, seconds or a date."""
     own: float = first * 2 ** min(number, _DOUBLINGS) * random.uniform(0.5, 1.5)
     if asked is None:
         return own

@@ -119,10 +119,7 @@ def begin_process(coordinator: Connection | None, compiled: Callable[[], float])
 
 @contextlib.contextmanager
 def at_most(seconds: float, item: int) -> Iterator[None]:
-    """Send an item to the coordinator, and end this process, if a block takes longer: no kernel can be interrupted.
-
-    Time in which the process is stopped is not counted.
-    """
+    """Send an item to the coordinator, and end this process, if a block takes longer: no kernel can be interrupted."""
     over = threading.Event()
 
     def spent() -> float:

@@ -63,15 +63,13 @@ class Processes(Workers):
 
     loky's workers survive a coordinator that is killed, and cannot be asked to stop. So `begin` starts a thread in each
     that waits for the ends of two pipes, which the system also closes when the coordinator dies.
-
-    `compiling` is called once, when a worker begins to compile.
     """
 
     def __init__(
         self,
         count: int,
         environment: Mapping[str, str],
-        compiling: Callable[[], None] | None = None,
+        compiling: Callable[[], None] | None = None,  # called once, when a worker begins to compile
         begin: Callable[..., None] = begin_worker,
     ) -> None:
         super().__init__(None, count)

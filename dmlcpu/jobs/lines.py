@@ -34,12 +34,9 @@ def _opened(path: Path) -> int:
 
 
 class Lines:
-    """A file that lines are appended to; those that a full disk does not take are written with later ones.
+    """A file that lines are appended to; those that a full disk does not take are written with later ones."""
 
-    `late`: seconds until lines are brought to the disk, from `keep_synced` on; without that, once they are synced.
-    """
-
-    late = 0.9
+    late = 0.9  # seconds until lines are brought to the disk, from `keep_synced` on
 
     def __init__(self, path: Path) -> None:
         make_folder(os.fspath(path.parent))

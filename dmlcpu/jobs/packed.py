@@ -65,10 +65,7 @@ class PackedJobs:
 
 
 class Tasks(Sequence[Task]):
-    """Tasks that are unpacked on access. Those with errors are not packed.
-
-    With a check, each task is checked on its first access, and kept until it is dropped.
-    """
+    """Tasks that are unpacked on access. With a check, each is checked then, and kept until it is dropped."""
 
     def __init__(self, check: Check | None = None) -> None:
         self._rows: list[bytes | Task] = []

@@ -30,10 +30,7 @@ _AHEAD = 8  # jobs that are read ahead, at most
 def serve(
     settings: Conditions, tasks: Iterable[Task], stopping: Callable[[], bool], on_read: OnRead = lambda _: None
 ) -> Iterator[list[Outcome]]:
-    """Carry out tasks and yield their outcomes, in order; once `stopping` is true, only the outcomes of finished tasks.
-
-    on_read: called by any thread with the number of bytes that a job in blocks has read, whenever it has read some.
-    """
+    """Carry out tasks and yield their outcomes, in order; once `stopping` is true, only those of finished tasks."""
     loop = _Loop(settings, tasks, stopping, on_read)
     patience = None
     try:
@@ -49,10 +46,7 @@ def serve(
 
 
 class _Loop:
-    """The tasks under way: read ahead, waiting to be written together, being written.
-
-    Together they take no more memory than the settings allow, except that one task is always under way.
-    """
+    """The tasks under way, one or as many as there is memory for: read ahead, waiting to be written, being written."""
 
     def __init__(
         self, settings: Conditions, tasks: Iterable[Task], stopping: Callable[[], bool], on_read: OnRead
@@ -87,10 +81,7 @@ class _Loop:
                     return
 
     def close(self, patience: float | None) -> None:
-        """End the threads. Files that are being written are finished, the rest is discarded.
-
-        After `patience` seconds, if it is given, threads are left to themselves: a read may never end.
-        """
+        """End the threads, or leave them after `patience` seconds. Files that are being written are finished."""
         executors = (self._reader, self._writers, self._bundler)
         for threads in executors:
             threads.shutdown(wait=False, cancel_futures=True)
