@@ -197,8 +197,8 @@ def options_of(url: str) -> dict[str, Any]:
     settings = _package("fsspec", url).config.conf.get(url.partition("://")[0].lower(), {})
     own = settings.get("client_kwargs", {})
     headers = {"Accept-Encoding": "identity", **own.get("headers", {})}
-    more = {"timeout": timeout, "auto_decompress": False, **own, "headers": headers}
-    return {"client_kwargs": more, "get_client": web.client}
+    more = {"timeout": timeout, "auto_decompress": False, "middlewares": (web.answered,), **own, "headers": headers}
+    return {"client_kwargs": more}
 
 
 def _package(name: str, url: str) -> ModuleType:
