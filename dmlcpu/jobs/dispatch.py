@@ -70,11 +70,8 @@ class Workers(AbstractContextManager["Workers"]):
         """Return how many chunks can run at the same time."""
         return self._count
 
-    def look(self) -> None:
-        """Look after the workers; called about ten times a second."""
-
-    def late(self) -> set[int]:
-        """Return the items that have taken too long since the last call; their workers have ended."""
+    def look(self) -> set[int]:
+        """Look after the workers, ten times a second; return the items that are late: their workers have ended."""
         return set()
 
     def stop(self) -> None:
@@ -193,7 +190,7 @@ class Dispatcher:
                 self.workers.stop()
             if not self.stopped:
                 self._hand_out()
-            self.workers.look()
+            self.late |= self.workers.look()
             try:
                 future = self.ended.get(timeout=_TICK)
             except queue.Empty:
@@ -270,7 +267,7 @@ class Dispatcher:
 
     def _lost(self, positions: tuple[int, ...], reason: str, *, alone: bool) -> Iterator[tuple[int, Lost]]:
         """Have the items of a dead worker's chunk tried again; yield the item that is given up."""
-        self.late |= self.workers.late()
+        self.late |= self.workers.look()
         if positions[0] in self.late:
             yield positions[0], Lost(f"took longer than {self.timeout:g} s", self.timeout or 0.0)
             return
