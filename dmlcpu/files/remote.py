@@ -48,17 +48,15 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
 def _chain(path: str) -> tuple[list[str], str | None]:
     """Return the parts of a chained URL, which may be one, and the name of an array that follows."""
     parts, links = path.split(_NAME), 0
-    while links < len(parts) - 1 and _is_link(parts[links]):
+    while links < len(parts) - 1:
+        protocol, separator, _ = parts[links].partition("://")
+        if protocol not in (_LINKS if separator else _COPIES):
+            break
         links += 1
     if not links:
         file, separator, name = path.rpartition(_NAME)
         return ([file], name) if separator else ([path], None)
     return parts[: links + 1], _NAME.join(parts[links + 1 :]) or None
-
-
-def _is_link(part: str) -> bool:
-    protocol, separator, _ = part.partition("://")
-    return protocol in (_LINKS if separator else _COPIES)
 
 
 def file_and_name(path: str) -> tuple[str, str | None]:

@@ -155,16 +155,14 @@ def resolved(path: str | os.PathLike[str], mark: str | None = None, is_real: boo
     if not (stat.S_ISDIR(mode) if mark else stat.S_ISREG(mode)):
         kind = "a folder" if stat.S_ISDIR(mode) else "a file" if stat.S_ISREG(mode) else "a device or a pipe"
         raise FileError(f"{kind} in the place of the output", f"{'a folder' if mark else 'a file'}, or nothing")
-    if mark and os.listdir(target) and not (os.path.exists(os.path.join(target, mark)) or _is_set_aside(target)):
-        raise FileError("a folder of other files in the place of the output", f"a folder with {mark}, or nothing")
+    if mark and os.listdir(target) and not os.path.exists(os.path.join(target, mark)):
+        around = stray([os.path.dirname(target)], lambda file: file == target)
+        # If a run was killed while it replaced the folder, the old one is whole under another name.
+        if not any(each.name.endswith(OLD) for each in around):
+            raise FileError("a folder of other files in the place of the output", f"a folder with {mark}, or nothing")
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), target)
     return target
-
-
-def _is_set_aside(target: str) -> bool:
-    """Return whether a run was killed while it replaced a folder: the old one is whole under another name."""
-    return any(each.name.endswith(OLD) for each in stray([os.path.dirname(target)], lambda file: file == target))
 
 
 def _opened(folder: str) -> int | None:

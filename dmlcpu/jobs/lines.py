@@ -80,7 +80,11 @@ class Lines:
             return
         try:
             size = os.fstat(self.file).st_size
-            content = b"\n" + self._pending if self._is_torn(size) else self._pending
+            content = self._pending
+            if size:
+                os.lseek(self.file, size - 1, os.SEEK_SET)
+                if os.read(self.file, 1) != b"\n":  # the last line has no end: a machine has lost power
+                    content = b"\n" + content
             written = os.write(self.file, content)
             if written < len(content):
                 os.ftruncate(self.file, size)
@@ -90,13 +94,6 @@ class Lines:
             self._unwritten = error
         else:
             self._pending, self._unwritten, self._synced = b"", None, False
-
-    def _is_torn(self, size: int) -> bool:
-        """Return whether the file's last line has no end: a machine has lost power."""
-        if not size:
-            return False
-        os.lseek(self.file, size - 1, os.SEEK_SET)
-        return os.read(self.file, 1) != b"\n"
 
     def sync(self) -> None:
         """Bring lines to the disk that are not there yet."""

@@ -101,7 +101,10 @@ class Step:
             self.discard()
             if not isinstance(error, Exception) or isinstance(error, Stopped):
                 raise
-            self.error = _in_words(error)
+            text = " ".join(str(error).split("\n"))
+            self.error = text if isinstance(error, DmlError | JobError) else f"{type(error).__name__}: {text}"
+            if isinstance(error, MemoryError):
+                self.error = "not enough memory"
             # The system or a network may recover, a file's name or place stays as it is.
             cause = error if isinstance(error, OSError) else error.__cause__
             lasting = isinstance(cause, _LASTING) or getattr(cause, "errno", None) in _LASTING_NUMBERS
@@ -246,11 +249,3 @@ def finished(steps: list[Step]) -> list[Step]:
             step.discard()
         raise
     return steps
-
-
-def _in_words(error: Exception) -> str:
-    """Return a job's failure in one line."""
-    if isinstance(error, MemoryError):
-        return "not enough memory"
-    text = " ".join(str(error).split("\n"))
-    return text if isinstance(error, DmlError | JobError) else f"{type(error).__name__}: {text}"
