@@ -4,9 +4,8 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from threading import Thread
 from typing import Any, TypeVar
 
 from dmlcpu.common.cleanup import OnFailure
@@ -35,8 +34,8 @@ def serve(
     patience = None
     try:
         with contextlib.suppress(Stopped):
-            for wait in loop.computed():
-                yield from loop.written(wait_for_all=wait)
+            for is_needed in loop.computed():
+                yield from loop.written(wait_for_all=is_needed)
             yield from loop.written(wait_for_all=True)
     except KeyboardInterrupt:
         patience = _PATIENCE
@@ -85,19 +84,10 @@ class _Loop:
         executors = (self._reader, self._writers, self._bundler)
         for threads in executors:
             threads.shutdown(wait=False, cancel_futures=True)
-
-        def end() -> None:
-            for threads in executors:
-                threads.shutdown()
-
-        ending = Thread(target=end, name="dmlcpu-end", daemon=True)
-        try:
-            ending.start()
-        except RuntimeError:  # the system starts no more threads
-            if patience is None:
-                end()
-        else:
-            ending.join(patience)
+        begun: Any = (*self._ahead, *self._writing)
+        wait([future for _, future in begun if future and not future.cancelled()], patience)
+        for threads in executors if patience is None else ():
+            threads.shutdown()
         under_way = [self._bundle, *(steps for steps, future in self._writing if future.cancelled())]
         for step in [*(step for step, _ in self._ahead), *(step for steps in under_way for step in steps)]:
             step.discard()
