@@ -38,25 +38,23 @@ _AT_ONCE = 2 * _LARGE  # bytes of chunks that are read at the same time, if it i
 _MOST_AT_ONCE = 1024  # chunks: zarr has some kilobytes for each
 
 
-class Limited:
+class _Limited:
     """A store of which at most `most` bytes of a file are read, and `most_of_range` of a range of it."""
 
     most = most_of_range = METADATA
 
 
-class Folder(Limited, LocalStore):
+class _Folder(_Limited, LocalStore):
     """A folder of regular files, or links to them."""
 
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Return the bytes of a file, or a range of them; None if there is no file."""
         return await asyncio.to_thread(self.get_sync, key, prototype=prototype, byte_range=byte_range)
 
     def get_sync(
         self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Do what `get` does."""
         try:
             with open_file(self.root / key) as file:
                 start, stop, most = 0, size_of(file), self.most
@@ -77,11 +75,10 @@ class Folder(Limited, LocalStore):
         return (prototype or default_buffer_prototype()).buffer.from_array_like(data)
 
 
-class RemoteFolder(Limited, FsspecStore):
+class _RemoteFolder(_Limited, FsspecStore):
     """A folder of a remote file system."""
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        """Return an object or a part of it; None if there is none."""
         is_range = isinstance(byte_range, RangeByteRequest | SuffixByteRequest)
         most = self.most_of_range if is_range else self.most
         part = byte_range or RangeByteRequest(0, most + 1)
@@ -103,10 +100,10 @@ def open_array(path: str, name: str | None, dtype: str | None) -> FileSource:
     if is_remote(path):
         file_system(path)  # which says what is not installed
         with reached():
-            store = RemoteFolder.from_url(path, storage_options=options_of(path), read_only=True)
+            store = _RemoteFolder.from_url(path, storage_options=options_of(path), read_only=True)
         store.supports_listing = not is_web(path)
     else:
-        store = Folder(path, read_only=True)
+        store = _Folder(path, read_only=True)
     try:
         with refused(ZARR_FOLDER):
             root: Any = zarr.open(store, mode="r", zarr_format=3)
