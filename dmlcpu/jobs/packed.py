@@ -7,7 +7,7 @@ from typing import Any
 
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import FileInput, Job, Task, Work
-from dmlcpu.jobs.operations import builds
+from dmlcpu.jobs.operations import BUILD, canonical
 
 Check = Callable[[Task], Task]
 _OF_FILES = ("size", "mtime_ns", "ctime_ns")  # what most identities have, kept without these names
@@ -39,7 +39,7 @@ class PackedJobs:
         for place, job in jobs:
             if job is not None:
                 self.ops.add(job.op)
-                if builds(job.op):
+                if canonical(job.op) == BUILD:
                     self.built.update(job.targets)
             self.options = place.options
             packed = None if job is None or place.errors else _pack(place.where, job)
