@@ -10,7 +10,6 @@ from dmlcpu.jobs.job import FileInput, Job, Task, Work
 from dmlcpu.jobs.operations import BUILD, canonical
 
 Check = Callable[[Task], Task]
-_OF_FILES = ("size", "mtime_ns", "ctime_ns")  # what most identities have, kept without these names
 
 
 def _pack(where: str, job: Job, more: Any = None) -> bytes | None:
@@ -81,8 +80,7 @@ class Tasks(Sequence[Task]):
             self._works.append(None)
             return
         key = tuple(tuple(each.items()) if isinstance(each, Mapping) else each for each in task.work)
-        inputs = {path: tuple(it.values()) if tuple(it) == _OF_FILES else it for path, it in task.inputs.items()}
-        self._rows.append(_pack(task.where, task.job, (inputs, dict(task.places))) or task)
+        self._rows.append(_pack(task.where, task.job, (dict(task.inputs), dict(task.places))) or task)
         self._works.append(self._known.setdefault(key, task.work))
 
     def __len__(self) -> int:
@@ -94,11 +92,7 @@ class Tasks(Sequence[Task]):
         task, work = self._rows[position], self._works[position]
         if not isinstance(task, Task):
             assert work is not None
-            where, job, (kept, places) = _unpack(task)
-            inputs = {
-                path: dict(zip(_OF_FILES, it, strict=True)) if isinstance(it, tuple) else it
-                for path, it in kept.items()
-            }
+            where, job, (inputs, places) = _unpack(task)
             task = Task(where, job.id, [], job, inputs, work, places)
         if self._check is not None:
             task = self._checked[position] = self._check(task)
