@@ -35,10 +35,10 @@ class Progress:
 
     def say(self, line: str) -> None:
         """Print a line."""
-        if self._tqdm is None or self._bar is None:
+        if self._bar is None:
             print(f"dmlcpu: {line}", file=self._stream, flush=True)
         else:
-            self._tqdm.write(f"dmlcpu: {line}", file=self._stream)
+            self._bar.write(f"dmlcpu: {line}", file=self._stream)
 
     def checking(self, jobs: Iterable[T], count: int) -> Iterator[T]:
         """Return jobs that are checked while they are taken, under a bar if that takes long."""
