@@ -29,6 +29,7 @@ class Apart:
     def __init__(self, jobs: PackedJobs, directory: Path) -> None:
         self._jobs = jobs
         self._directory = directory
+        self.here = os.path.realpath(directory)
         self._folder = functools.cache(lambda folder: os.path.realpath(os.path.join(directory, folder)))
         self._is_blind = functools.cache(is_case_blind)
         ids, targets, inputs, around = (array("q") for _ in range(4))
@@ -43,7 +44,7 @@ class Apart:
             if job is None:
                 continue
             for path in job.targets:
-                found = self._found(path)
+                found = self.found(path)
                 self._folders.add(os.path.dirname(found))
                 targets.append(hash(file := self._folded(found)))
                 folders.update(map(hash, self._around(file)))
@@ -57,7 +58,7 @@ class Apart:
 
     def _name(self, path: str) -> str:
         """Return the one name of a file, however a job spells it: through links, with `..`, or in capitals."""
-        return self._folded(self._found(path))
+        return self._folded(self.found(path))
 
     def _folded(self, file: str) -> str:
         """Return one form for all names that mean the same file on this file system."""
@@ -67,7 +68,8 @@ class Apart:
             return "".join(each.upper() if len(each.upper()) == 1 else each for each in file)
         return unicodedata.normalize("NFC", unicodedata.normalize("NFD", file).casefold())
 
-    def _found(self, path: str) -> str:
+    def found(self, path: str) -> str:
+        """Return where a file is, through links."""
         path = base_of(path)
         if is_remote(path):
             return path

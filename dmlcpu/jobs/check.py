@@ -21,6 +21,7 @@ from dmlcpu.files.base import Format
 from dmlcpu.files.formats import FORMATS, known, suffixes_where
 from dmlcpu.files.targets import LONGER, existing, folder_error
 from dmlcpu.files.web import RemoteError, in_time
+from dmlcpu.jobs.apart import Apart
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import Job, Task, Work, identities
 from dmlcpu.jobs.limits import Settings, size
@@ -41,9 +42,9 @@ class Checker:
 
     directory: Path  # of relative paths
     settings: Settings
+    apart: Apart
     count_chunks: bool  # that zarr and HDF5 arrays lack
     estimates: dict[Any, Estimate] = field(default_factory=dict)
-    followed: Callable[[str], str] = field(default_factory=lambda: functools.cache(os.path.realpath))
     longest_name: Callable[[str], int] = field(default_factory=lambda: functools.cache(_longest_name))
     folder_error: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(folder_error))
 
@@ -87,14 +88,8 @@ class Checker:
 
     def _places(self, job: Job) -> dict[str, str]:
         """Return where outputs are to which links lead."""
-        places = {}
-        for path in job.targets:
-            folder, name = os.path.split(os.path.join(self.directory, path))
-            file = os.path.join(self.followed(folder), name)
-            file = os.path.realpath(file) if os.path.islink(file) else file
-            if file != os.path.normpath(os.path.join(self.followed(str(self.directory)), path)):
-                places[path] = file
-        return places
+        here, files = self.apart.here, {path: self.apart.found(path) for path in job.targets}
+        return {path: file for path, file in files.items() if file != os.path.normpath(os.path.join(here, path))}
 
     def _operation(self, place: Place, job: Job) -> Operation | None:
         try:

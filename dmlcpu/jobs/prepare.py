@@ -71,7 +71,7 @@ def prepare(jobs: Jobs, settings: Settings, progress: Progress, *, lock: bool) -
         raise DmlError("run_jobs", "retry_failed", "given without a manifest", "a manifest, which records failures")
     recorded = Manifest(path, lock=lock) if path else None
     records: Mapping[str, Record] = recorded.records if recorded else {}
-    checker = Checker(listing.directory, settings, count_chunks=settings.require_chunks or not lock)
+    checker = Checker(listing.directory, settings, apart, count_chunks=settings.require_chunks or not lock)
 
     def check(task: Task) -> Task:
         assert task.job is not None
