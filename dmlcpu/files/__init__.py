@@ -16,11 +16,9 @@ from dmlcpu.files.targets import HANDLES, HeldWriter, Writer as Writer, resolved
 
 
 def open_source(path: str | os.PathLike[str], name: str | None = None, dtype: str | None = None) -> FileSource:
-    """Open an array in a file. Its header is checked, and that the file is as long as that says.
+    """Open an array in a file, whose header is checked; raise FileError, OSError, or ImportError of a format's package.
 
-    `name` says which array, and is needed if the file has several. `dtype` names a type as wide as the stored one, as
-    which the elements are seen: .npy files have no name for bfloat16. Raises FileError for a broken file, Python
-    objects, structured elements or an unknown array; OSError; ImportError if the format needs another package.
+    `name` says which array, if there are several; `dtype` as what the elements are seen: .npy does not know bfloat16.
     """
     text = local(os.fspath(path))
     found = format_of(text)
@@ -36,14 +34,10 @@ def create(
     place: str | None = None,
     form: Format | None = None,
 ) -> Writer:
-    """Begin a file of one or several arrays under a temporary name in the folder of its target.
+    """Begin a file of arrays under a temporary name in the folder of its target, or of what that links to.
 
-    The target's folder is made; if the target is a symbolic link, the file that it leads to is replaced. `token`: other
-    hexadecimal digits for each attempt, for the temporary name. `place`: where the target must be, with no link that
-    leads elsewhere. `form`: the format; by default that of the suffix.
-
-    Raises FileError if the format cannot hold these arrays or another kind of thing is in the target's place; OSError;
-    ImportError if the format needs another package.
+    `token`: see `Writer`. `place`: where the target must be, with no link that leads elsewhere. `form`: the format; by
+    default that of the suffix. Raises what `check_target` does.
     """
     found, target = check_target(place or path, tensors, form, is_real=place is not None and HANDLES)
     if place is not None and target != place:
@@ -58,7 +52,7 @@ def create(
 def check_target(
     path: str | os.PathLike[str], tensors: Mapping[str, Tensor], form: Format | None = None, *, is_real: bool = False
 ) -> tuple[Format, str]:
-    """Return a new file's format, and the file to replace; raise what `create` does before it writes."""
+    """Return a new file's format, and the file to replace; raise FileError or OSError if it cannot hold the arrays."""
     path = os.fspath(path)
     if is_remote(path):
         raise FileError("a remote file", "a file of this machine")

@@ -24,11 +24,7 @@ ZARR_FOLDER = "a zarr folder of version 3"  # what errors say is allowed; here, 
 
 
 class FileError(ValueError):
-    """A file is not what its format says, or lacks the array that is asked for.
-
-    What the operating system refuses (no such file, no permission, no space) stays an OSError. `found` is the
-    file's state ("1,024 bytes of elements"), `allowed` an acceptable one ("4,096, as its header says").
-    """
+    """A file is not what its format says, or lacks an array. What the system refuses stays an OSError."""
 
     def __init__(self, found: str, allowed: str) -> None:
         super().__init__(found, allowed)  # args: the error pickles
@@ -194,7 +190,8 @@ def refused(allowed: str) -> Iterator[None]:
     except (FileError, ImportError, MemoryError):
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # EINVAL comes of broken offsets
+        is_hdf5s = type(error) is OSError and error.errno is None  # h5py's
+        if isinstance(error, OSError) and error.errno != errno.EINVAL and not is_hdf5s:  # EINVAL: of broken offsets
             raise
         reason = " ".join(str(error).split()) or type(error).__name__
         raise FileError(f"what cannot be read ({reason})", allowed) from None

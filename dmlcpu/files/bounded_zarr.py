@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 from dmlcpu.files.base import ZARR_FOLDER, FileError, FileSource, check_dtype, chosen, no_name, pieces, refused
 from dmlcpu.files.remote import file_system, is_remote, is_web, options_of, reached
-from dmlcpu.files.stored import open_file, read_at
+from dmlcpu.files.stored import open_file, read_at, size_of
 from dmlcpu.files.unpacking import CODECS, longer, unpack
 
 METADATA = 16 << 20  # bytes of a zarr.json, at most
@@ -39,55 +38,47 @@ _AT_ONCE = 2 * _LARGE  # bytes of chunks that are read at the same time, if it i
 _MOST_AT_ONCE = 1024  # chunks: zarr has some kilobytes for each
 
 
-class Limited:
+class _Limited:
     """A store of which at most `most` bytes of a file are read, and `most_of_range` of a range of it."""
 
     most = most_of_range = METADATA
 
 
-class Folder(Limited, LocalStore):
+class _Folder(_Limited, LocalStore):
     """A folder of regular files, or links to them."""
 
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Return the bytes of a file, or a range of them; None if there is no file."""
         return await asyncio.to_thread(self.get_sync, key, prototype=prototype, byte_range=byte_range)
 
     def get_sync(
         self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Do what `get` does."""
         try:
-            data = self._read(self.root / key, byte_range)
+            with open_file(self.root / key) as file:
+                start, stop, most = 0, size_of(file), self.most
+                if isinstance(byte_range, RangeByteRequest):
+                    start, stop, most = byte_range.start, min(byte_range.end, stop), self.most_of_range
+                elif isinstance(byte_range, SuffixByteRequest):
+                    start, most = max(0, stop - byte_range.suffix), self.most_of_range
+                elif isinstance(byte_range, OffsetByteRequest):
+                    start = byte_range.offset
+                if stop - start > most:
+                    raise FileError(f"{stop - start:,} bytes", f"at most {most:,}")
+                data = np.empty(max(0, stop - start), np.uint8)
+                read_at(file, start, data)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
         except FileError as error:
             raise FileError(f"{key!r}: {error.found}", error.allowed) from None
         return (prototype or default_buffer_prototype()).buffer.from_array_like(data)
 
-    def _read(self, path: Path, asked: ByteRequest | None) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        with open_file(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            start, stop, most = 0, size, self.most
-            if isinstance(asked, RangeByteRequest):
-                start, stop, most = asked.start, min(asked.end, size), self.most_of_range
-            elif isinstance(asked, SuffixByteRequest):
-                start, most = max(0, size - asked.suffix), self.most_of_range
-            elif isinstance(asked, OffsetByteRequest):
-                start = asked.offset
-            if stop - start > most:
-                raise FileError(f"{stop - start:,} bytes", f"at most {most:,}")
-            data = np.empty(max(0, stop - start), np.uint8)
-            read_at(file, start, data)
-            return data
 
-
-class RemoteFolder(Limited, FsspecStore):
+class _RemoteFolder(_Limited, FsspecStore):
     """A folder of a remote file system."""
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        """Return an object or a part of it; None if there is none."""
         is_range = isinstance(byte_range, RangeByteRequest | SuffixByteRequest)
         most = self.most_of_range if is_range else self.most
         part = byte_range or RangeByteRequest(0, most + 1)
@@ -109,10 +100,10 @@ def open_array(path: str, name: str | None, dtype: str | None) -> FileSource:
     if is_remote(path):
         file_system(path)  # which says what is not installed
         with reached():
-            store = RemoteFolder.from_url(path, storage_options=options_of(path), read_only=True)
+            store = _RemoteFolder.from_url(path, storage_options=options_of(path), read_only=True)
         store.supports_listing = not is_web(path)
     else:
-        store = Folder(path, read_only=True)
+        store = _Folder(path, read_only=True)
     try:
         with refused(ZARR_FOLDER):
             root: Any = zarr.open(store, mode="r", zarr_format=3)

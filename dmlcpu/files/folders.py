@@ -97,17 +97,15 @@ def _set_aside(target: str, old: str) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-    else:
-        return
-    copy = old.removesuffix(OLD) + "0" + PART
-    with OnFailure(lambda: shutil.rmtree(copy, ignore_errors=True)):
-        os.mkdir(copy)
-        with _held(copy):
-            shutil.copytree(target, copy, symlinks=True, dirs_exist_ok=True)
-            sync_within(copy)
-            os.rename(copy, old)
-            sync_folder(os.path.dirname(old))
-            shutil.rmtree(target)
+        copy = old.removesuffix(OLD) + "0" + PART
+        with OnFailure(lambda: shutil.rmtree(copy, ignore_errors=True)):
+            os.mkdir(copy)
+            with _held(copy):
+                shutil.copytree(target, copy, symlinks=True, dirs_exist_ok=True)
+                sync_within(copy)
+                os.rename(copy, old)
+                sync_folder(os.path.dirname(old))
+                shutil.rmtree(target)
 
 
 def _bring_back(old: str, target: str) -> None:
@@ -130,10 +128,9 @@ def sync_within(folder: str) -> None:
 
 
 def hold(folder: str | os.PathLike[str]) -> int | None:
-    """Lock a temporary folder, as a sign to other runs that it is in use; the system unlocks it with its process.
+    """Lock a temporary folder, as a sign to other runs that it is in use; return the handle, if there are such locks.
 
-    Return the handle to close when the folder has its name; None: the system has no such locks. A file needs none: if
-    somebody removes it, it cannot be renamed, but of a folder some parts may be left.
+    A file needs none: if somebody removes it, it cannot be renamed, but of a folder some parts may be left.
     """
     if fcntl is None:
         return None
@@ -144,10 +141,10 @@ def hold(folder: str | os.PathLike[str]) -> int | None:
 
 
 @contextlib.contextmanager
-def _held(folder: str) -> Iterator[None]:
+def _held(folder: str | os.PathLike[str]) -> Iterator[int | None]:
     handle = hold(folder)
     try:
-        yield
+        yield handle
     finally:
         if handle is not None:
             os.close(handle)
@@ -156,17 +153,11 @@ def _held(folder: str) -> Iterator[None]:
 def is_held(path: str | os.PathLike[str]) -> bool:
     """Return whether a process has a temporary folder in use, by `hold`."""
     try:
-        handle = hold(path)
-        if handle is None:
-            return False
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        finally:
-            os.close(handle)
-    except BlockingIOError:
-        return True
-    except OSError:
-        pass
+        with _held(path) as handle:
+            if handle is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     return False
 
 

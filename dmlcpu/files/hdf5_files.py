@@ -6,9 +6,6 @@ A dataset has all of its elements in its own file: links, external storage and v
 import itertools
 import math
 import zlib
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -25,35 +22,23 @@ _SHUFFLE, _GZIP, _FLETCHER32 = _FILTERS = 2, 1, 3  # HDF5's numbers of filters, 
 _KNOWN = "shuffle, gzip and fletcher32, in this order (h5repack -f SHUF -f GZIP=4 rewrites a file so)"
 _ADDED = 64  # bytes that gzip adds to what cannot be packed, at most, with a thousandth of it
 _AT_ONCE = 256  # chunks that are read by one call, at most: HDF5 takes 6 KB for each, however small it is
-_GROUPS = 10_000  # that are searched for names, at most
+_VISITED = 10_000  # objects that are searched for names, at most
 
 
 def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     """Open a dataset of an HDF5 file."""
     h5py = library("h5py", "hdf5")
     open_file(path).close()  # the system's error, if it cannot be read
-    with _refused():
-        file = h5py.File(path, "r")
-    with OnFailure(file.close), _refused():
-        return _Hdf5Source(file, _dataset(h5py, file, name), dtype)
-
-
-@contextmanager
-def _refused() -> Iterator[None]:
-    """Turn h5py's exceptions for broken files into `FileError`; its OSErrors without a number are HDF5's own."""
     with refused(_ALLOWED):
-        try:
-            yield
-        except OSError as error:
-            if error.errno is None:
-                raise ValueError(str(error)) from None
-            raise
+        file = h5py.File(path, "r")
+    with OnFailure(file.close), refused(_ALLOWED):
+        return _Hdf5Source(file, _dataset(h5py, file, name), dtype)
 
 
 def _dataset(h5py: ModuleType, file: Any, name: str | None) -> Any:
     """Return the dataset of a name, or the only one of a file."""
     if name is None:
-        names = list(itertools.islice(_names(h5py, file), MOST_NAMES + 1))
+        names = _names(h5py, file)
         if len(names) != 1:
             found = "a file of several arrays and no name" if names else "a file without arrays"
             raise FileError(found, f"a name: {first_of(names)}" if names else "a file that holds one")
@@ -71,22 +56,18 @@ def _dataset(h5py: ModuleType, file: Any, name: str | None) -> Any:
     return found
 
 
-def _names(h5py: ModuleType, file: Any) -> Iterator[str]:
-    """Yield the names of datasets, without following links."""
-    groups = deque([("", file)])
-    seen = set[int]()
-    while groups and len(seen) < _GROUPS:
-        before, group = groups.popleft()
-        place = h5py.h5o.get_info(group.id).addr
-        if place in seen:  # groups may be within themselves
-            continue
-        seen.add(place)
-        for part in group:
-            member = group[part] if isinstance(group.get(part, getlink=True), h5py.HardLink) else None
-            if isinstance(member, h5py.Group):
-                groups.append((f"{before}{part}/", member))
-            elif isinstance(member, h5py.Dataset):
-                yield before + part
+def _names(h5py: ModuleType, file: Any) -> list[str]:
+    """Return the first names of datasets, as h5py visits them: each object once, and through no link."""
+    names: list[str] = []
+    seen = itertools.count(1)
+
+    def note(name: str, member: Any) -> bool | None:
+        if isinstance(member, h5py.Dataset):
+            names.append(name)
+        return len(names) > MOST_NAMES or next(seen) >= _VISITED or None  # anything but None ends it
+
+    file.visititems(note)
+    return names
 
 
 class _Hdf5Source(FileSource):
@@ -148,7 +129,7 @@ class _Hdf5Source(FileSource):
             return
         if self._has_no_fill:
             as_bytes(array)[...] = 0
-        with _refused():
+        with refused(_ALLOWED):
             for piece, place in pieces(region, self._dataset.chunks or self.shape, _AT_ONCE):
                 if self._gzip_bit:
                     self._check_unpacked(piece)

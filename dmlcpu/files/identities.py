@@ -28,15 +28,11 @@ _LOOKS = 5  # at a file that changes within each tick
 def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = False, within: bool = True) -> Identity:
     """Return the identity of a file, or of a zarr folder or an index with all that is in it: it changes with the state.
 
-    Another folder cannot be read, and may have any number of files: its own times alone count, as they do without
-    `within`. A link counts as what it leads to.
+    Of other folders, which may have any number of files, and without `within`, a folder's own times alone count.
 
-    It has ``size`` in bytes, ``mtime_ns`` and ``ctime_ns``, for a folder the sums over its files. With `content` all is
-    read, and it has ``size`` and ``sha256`` instead. It can be written as JSON. A remote file has ``version`` in place
-    of the others, if its server reports versions.
-
-    With `settled` any later change gives another identity: if the times are within a tick of now, it waits for the
-    tick to pass. Raises OSError, and FileError for a pipe, a device, or a file that changes all the time.
+    It has ``size`` in bytes, ``mtime_ns`` and ``ctime_ns``, for a folder the sums over its files; with `content`
+    ``size`` and ``sha256``; a remote file has ``version`` in place of the times, if its server reports versions.
+    With `settled` any later change gives another identity: it waits until no time is within a tick of now.
     """
     path = remote.base_of(os.fspath(path))
     if remote.is_remote(path):
@@ -60,11 +56,7 @@ def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = Fal
 
 
 def differs(before: Any, now: Mapping[str, Any], *, same_place: bool) -> bool:
-    """Return whether a file has changed, judged by the fields that are known now.
-
-    same_place: this machine saw both, of the same file and not of a copy. Otherwise size and time of change are
-    compared, as copies keep them.
-    """
+    """Return whether a file has changed, judged by the fields known now; without `same_place` one may be a copy."""
     if not isinstance(before, dict):
         return True
     return any(before.get(key) != value for key, value in now.items() if same_place or key not in _OF_ONE_PLACE)
@@ -82,10 +74,7 @@ def _left(states: Iterable[os.stat_result]) -> float:
 
 
 def _within(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield what is in a format's folder, or where its links lead, as reading follows them, by its name there.
-
-    What several links lead to comes once.
-    """
+    """Yield what is in a format's folder, or where its links lead, by its name there; once if several lead to it."""
     if not any((folder / mark).exists() for mark in MARKS):
         return
     seen: set[tuple[int, int]] = set()

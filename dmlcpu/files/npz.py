@@ -24,8 +24,9 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     with OnFailure(file.close), refused(_ALLOWED):
         # Each read of a remote file is a request: a buffer makes them fewer.
         archive = zipfile.ZipFile(io.BufferedReader(file, _PIECE) if isinstance(file, RemoteFile) else file)
-        listed = sorted(filter(_may_be_array, archive.namelist()), key=lambda each: each.endswith(".npy"))
-        members = {each.removesuffix(".npy"): each for each in listed}
+        # No folder is an array, and none of the files that macOS adds. Of X and X.npy the latter is X.
+        listed = [each for each in archive.namelist() if not each.endswith("/") and not each.startswith("__MACOSX/")]
+        members = {each.removesuffix(".npy"): each for each in sorted(listed, key=lambda each: each.endswith(".npy"))}
         named = [stem for stem, each in members.items() if each != stem]
         stem = name if name in members else chosen(name, named or list(members))  # some writers give no suffix
         member = archive.getinfo(members[stem])
@@ -33,11 +34,6 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
             storage = read_header(opened)
         check_size(member.file_size - storage.offset, storage)
         return _NpzSource(archive, file, member, storage, dtype)
-
-
-def _may_be_array(member: str) -> bool:
-    """Return whether a member may be an array: no folder, and none of the files that macOS adds."""
-    return not member.endswith("/") and not member.startswith("__MACOSX/")
 
 
 def check(tensors: Mapping[str, Tensor]) -> None:

@@ -48,17 +48,15 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
 def _chain(path: str) -> tuple[list[str], str | None]:
     """Return the parts of a chained URL, which may be one, and the name of an array that follows."""
     parts, links = path.split(_NAME), 0
-    while links < len(parts) - 1 and _is_link(parts[links]):
+    while links < len(parts) - 1:
+        protocol, separator, _ = parts[links].partition("://")
+        if protocol not in (_LINKS if separator else _COPIES):
+            break
         links += 1
     if not links:
         file, separator, name = path.rpartition(_NAME)
         return ([file], name) if separator else ([path], None)
     return parts[: links + 1], _NAME.join(parts[links + 1 :]) or None
-
-
-def _is_link(part: str) -> bool:
-    protocol, separator, _ = part.partition("://")
-    return protocol in (_LINKS if separator else _COPIES)
 
 
 def file_and_name(path: str) -> tuple[str, str | None]:
@@ -119,15 +117,8 @@ def matching(pattern: str, directory: str | os.PathLike[str] = "") -> list[str]:
     """Return the URLs that match a pattern with ``*``, in order. Raises OSError, or ImportError without fsspec."""
     system, stripped = file_system(located(directory, pattern))
     parts, _ = _chain(pattern)
-    if len(parts) > 1:
-        number = _naming(parts)
-        before, pattern, after = parts[:number], parts[number], parts[number + 1 :]
-        found = _matching(system, stripped, pattern)
-        return [_NAME.join([*before, each, *after]) for each in found]
-    return _matching(system, stripped, pattern)
-
-
-def _matching(system: Any, stripped: str, pattern: str) -> list[str]:
+    number = _naming(parts)
+    before, pattern, after = parts[:number], parts[number], parts[number + 1 :]
     sign = re.search(r"[*?\[]", pattern)
     fixed = pattern[: pattern.rindex("/", 0, sign.start()) + 1] if sign else pattern
     root = system._strip_protocol(fixed)
@@ -138,15 +129,14 @@ def _matching(system: Any, stripped: str, pattern: str) -> list[str]:
         if ".." in re.split(r"[/\\]", name[len(root) :]):  # outputs may be named by it
             raise RemoteError(errno.EPERM, f"the listing names {name!r}, which leads out of {fixed}")
     # fsspec's own way back to URLs loses the host of some systems.
-    return sorted((fixed + name[len(root) :].lstrip("/") if sign else pattern) for name in found)
+    names = sorted((fixed + name[len(root) :].lstrip("/") if sign else pattern) for name in found)
+    return [_NAME.join([*before, name, *after]) for name in names]
 
 
 def identity(url: str, format_: Format | None, *, content: bool) -> dict[str, int | str]:
-    """Return the identity of a remote file, or of a folder with everything in it.
+    """Return the size, and the version that a server reports or the content's digest, of a file or a whole folder.
 
-    It has ``size`` and ``version``, a digest of the version that the server reports (ETag, time); with `content` it has
-    ``sha256`` instead. It has ``size`` alone if the server reports no version, and for folders on web servers,
-    which do not list files.
+    It is the size alone if the server reports no version, and for folders on web servers, which do not list files.
     """
     while (copy := url.partition(_NAME))[0].partition("://")[0] in _COPIES and copy[2]:  # which may be old
         url = copy[2]
@@ -205,8 +195,8 @@ def options_of(url: str) -> dict[str, Any]:
     settings = _package("fsspec", url).config.conf.get(url.partition("://")[0].lower(), {})
     own = settings.get("client_kwargs", {})
     headers = {"Accept-Encoding": "identity", **own.get("headers", {})}
-    more = {"timeout": timeout, "auto_decompress": False, **own, "headers": headers}
-    return {"client_kwargs": more, "get_client": web.client}
+    more = {"timeout": timeout, "auto_decompress": False, "middlewares": (web.answered,), **own, "headers": headers}
+    return {"client_kwargs": more}
 
 
 def _package(name: str, url: str) -> ModuleType:

@@ -61,10 +61,7 @@ class Writer(ABC):
 
     @abstractmethod
     def put_in_place(self) -> None:
-        """Replace the target atomically: a reader finds the old file or the new one.
-
-        A zarr folder needs a system that exchanges names. A power failure before `sync_folder` may undo the change.
-        """
+        """Replace the target atomically, a folder if the system can; until `sync_folder` it may be undone."""
 
     @abstractmethod
     def discard(self) -> None:
@@ -144,10 +141,7 @@ def write_whole(writer: Writer, arrays: Mapping[str, Array]) -> None:
 
 
 def resolved(path: str | os.PathLike[str], mark: str | None = None, is_real: bool = False) -> str:
-    """Return the target that links lead to, or refuse it if a file must not replace it.
-
-    mark: a folder is to replace it, which this file makes one of its format. is_real: there are no links around it.
-    """
+    """Return the target that links lead to, or refuse it if a file, or a folder with a `mark`, must not replace it."""
     target = os.path.abspath(path)
     if not is_real:
         target = os.path.join(os.path.realpath(os.path.dirname(target)), os.path.basename(target))
@@ -161,16 +155,14 @@ def resolved(path: str | os.PathLike[str], mark: str | None = None, is_real: boo
     if not (stat.S_ISDIR(mode) if mark else stat.S_ISREG(mode)):
         kind = "a folder" if stat.S_ISDIR(mode) else "a file" if stat.S_ISREG(mode) else "a device or a pipe"
         raise FileError(f"{kind} in the place of the output", f"{'a folder' if mark else 'a file'}, or nothing")
-    if mark and os.listdir(target) and not (os.path.exists(os.path.join(target, mark)) or _is_set_aside(target)):
-        raise FileError("a folder of other files in the place of the output", f"a folder with {mark}, or nothing")
+    if mark and os.listdir(target) and not os.path.exists(os.path.join(target, mark)):
+        around = stray([os.path.dirname(target)], lambda file: file == target)
+        # If a run was killed while it replaced the folder, the old one is whole under another name.
+        if not any(each.name.endswith(OLD) for each in around):
+            raise FileError("a folder of other files in the place of the output", f"a folder with {mark}, or nothing")
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), target)
     return target
-
-
-def _is_set_aside(target: str) -> bool:
-    """Return whether a run was killed while it replaced a folder: the old one is whole under another name."""
-    return any(each.name.endswith(OLD) for each in stray([os.path.dirname(target)], lambda file: file == target))
 
 
 def _opened(folder: str) -> int | None:
@@ -191,6 +183,20 @@ def _opened(folder: str) -> int | None:
 def fail(error: OSError) -> NoReturn:
     """Raise what `os.walk` met in a folder: it would leave the folder out."""
     raise error
+
+
+def folder_error(folder: str) -> str | None:
+    """Return why no file can be made in a folder, which need not exist yet; None if one can."""
+    found = existing(folder)
+    if not found.is_dir():
+        return f"{found} is no folder"
+    return None if os.access(found, os.W_OK | os.X_OK) else f"{found} is read-only"
+
+
+def existing(folder: str) -> Path:
+    """Return a folder, or the nearest around it that exists."""
+    found = Path(folder)
+    return next((each for each in (found, *found.parents) if os.path.exists(each)), found)
 
 
 def make_folder(folder: str) -> None:

@@ -11,7 +11,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
@@ -28,6 +28,7 @@ _GRACE = 0.5  # seconds in which a request that is late can say so itself, with 
 
 _log = logging.getLogger("dmlcpu")
 _redirects: set[tuple[str | None, str | None]] = set()  # that were said
+_busy: set[str] = set()  # servers that had been too busy for all tries: others do not wait again
 
 
 class RemoteError(OSError):
@@ -55,10 +56,7 @@ def patience(retries: int, seconds: float | None = None) -> Iterator[None]:
 
 
 def in_time(call: Callable[[], T]) -> T:
-    """Call a function that reads from elsewhere; raise RemoteError if it takes longer than `patience` says.
-
-    It runs in another thread then, which is left to itself if it is late: not every file system can be interrupted.
-    """
+    """Call a function; raise RemoteError if it takes longer than `patience` says, and leave its thread to itself."""
     now = _patience.get()
     if now.seconds is None:
         return call()
@@ -93,113 +91,65 @@ def _late(seconds: float) -> str:
 
 
 def pause(number: int, first: float = 0.1, asked: str | None = None) -> float:
-    """Return the seconds before a try: each time about twice as many, and not the same for all who wait.
-
-    asked: the answer's Retry-After, seconds or a date.
-    """
+    """Return the seconds before a try, about twice as many each time; `asked`: Retry-After, seconds or a date."""
     own: float = first * 2 ** min(number, _DOUBLINGS) * random.uniform(0.5, 1.5)
     if asked is None:
         return own
     with contextlib.suppress(ValueError):
-        return own + max(0.0, float(asked) if asked.isdecimal() else _until(asked))
+        left = float(asked) if asked.isdecimal() else email.utils.parsedate_to_datetime(asked).timestamp() - time.time()
+        return own + max(0.0, left)
     return own
 
 
-def _until(date: str) -> float:
-    return email.utils.parsedate_to_datetime(date).timestamp() - time.time()
-
-
-async def client(**options: Any) -> "_Session":
-    """Return what fsspec makes requests with."""
-    import aiohttp
-
-    return _Session(aiohttp.ClientSession(**options))
-
-
-class _Session:
-    """A session of aiohttp's."""
-
-    def __init__(self, session: Any) -> None:
-        self._session = session
-        self._busy: set[str] = set()  # servers that had been too busy for all tries: others do not wait again
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
-
-    def get(self, url: Any, **options: Any) -> "_Asked":
-        return _Asked(self._answer("GET", url, options))
-
-    def head(self, url: Any, **options: Any) -> "_Asked":
-        return _Asked(self._answer("HEAD", url, options))
-
-    async def _answer(self, method: str, url: Any, options: dict[str, Any]) -> Any:
-        retries, seconds, end = _patience.get()
-        for number in itertools.count():
-            left = seconds if end is None else end - time.monotonic()
-            if left is not None:
-                if left <= 0:
-                    raise TimeoutError
-                options["timeout"] = self._session.timeout.__class__(left, sock_connect=SILENT, sock_read=SILENT)
-            response = await self._session.request(method, url, **options)
-            _say_redirect(response)
-            server = f"{response.url.host}:{response.url.port}"
-            if response.status not in _BUSY:
-                self._busy.discard(server)
-                break
-            wait = pause(number, asked=response.headers.get("Retry-After"))
-            is_late = left is not None and wait >= left
-            if number >= retries or server in self._busy or wait > _LONGEST or is_late:
-                self._busy.add(server)
-                break
-            response.release()
-            await asyncio.sleep(wait)
-        response.content = _Bounded(response.content, _most(response, options))
-        return response
-
-
-class _Asked:
-    """A request, of which the answer is awaited, or the block of it entered."""
-
-    def __init__(self, answer: Coroutine[Any, Any, Any]) -> None:
-        self._answer = answer
-        self._response: Any = None
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self._answer.__await__()
-
-    async def __aenter__(self) -> Any:
-        self._response = await self._answer
-        return await self._response.__aenter__()
-
-    async def __aexit__(self, *exception: Any) -> None:
-        await self._response.__aexit__(*exception)
+async def answered(request: Any, handler: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
+    """Make a request, again while its server is too busy, and bound its answer; a middleware of aiohttp's."""
+    retries, seconds, end = _patience.get()
+    server = f"{request.url.host}:{request.url.port}"
+    for number in itertools.count():
+        left = seconds if end is None else end - time.monotonic()
+        async with asyncio.timeout(left):
+            response = await handler(request)
+        if response.status not in _BUSY:
+            _busy.discard(server)
+            break
+        wait = pause(number, asked=response.headers.get("Retry-After"))
+        is_late = left is not None and wait >= left
+        if number >= retries or server in _busy or wait > _LONGEST or is_late:
+            _busy.add(server)
+            break
+        response.release()
+        await asyncio.sleep(wait)
+    _say_redirect(response)
+    response.content = _Bounded(response.content, _most(request, response), end)
+    return response
 
 
 class _Bounded:
-    """The body of an answer, of which at most some bytes are read at once."""
+    """The body of an answer, of which at most some bytes are read at once, until its time is over."""
 
-    def __init__(self, body: Any, most: int) -> None:
-        self._body, self._most = body, most
+    def __init__(self, body: Any, most: int, end: float | None) -> None:
+        self._body, self._most, self._end = body, most, end
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._body, name)
 
     async def read(self, size: int = -1) -> bytes:
-        if size >= 0:
-            piece: bytes = await self._body.read(size)
-            return piece
         got = bytearray()
-        while piece := await self._body.read(_PIECE):
-            got += piece
-            if len(got) > self._most:
-                found = f"the server sent more than {self._most:,} bytes, and {self._most:,} were requested"
-                raise RemoteError(errno.EIO, found)
+        async with asyncio.timeout(None if self._end is None else self._end - time.monotonic()):
+            if size >= 0:
+                piece: bytes = await self._body.read(size)
+                return piece
+            while piece := await self._body.read(_PIECE):
+                got += piece
+                if len(got) > self._most:
+                    found = f"the server sent more than {self._most:,} bytes, and {self._most:,} were requested"
+                    raise RemoteError(errno.EIO, found)
         return bytes(got)
 
 
-def _most(response: Any, options: dict[str, Any]) -> int:
+def _most(request: Any, response: Any) -> int:
     """Return how many bytes an answer may have."""
-    asked = re.fullmatch(r"bytes=(\d*)-(\d+)", options.get("headers", {}).get("Range", ""))
+    asked = re.fullmatch(r"bytes=(\d*)-(\d+)", request.headers.get("Range", ""))
     if asked is None:
         return _MOST
     first, last = int(asked[1] or 1), int(asked[2])
@@ -207,9 +157,10 @@ def _most(response: Any, options: dict[str, Any]) -> int:
 
 
 def _say_redirect(response: Any) -> None:
-    """Say, once, that a server has sent a request on to another one."""
-    if response.history:
-        places = response.history[0].url.host, response.url.host
+    """Say, once, that a server sends a request on to another one."""
+    if "Location" in response.headers:
+        there = response.url.join(type(response.url)(response.headers["Location"]))
+        places = response.url.host, there.host
         if places[0] != places[1] and places not in _redirects:
             _redirects.add(places)
             _log.warning("%s redirects to %s", *places)

@@ -29,21 +29,22 @@ class Apart:
     def __init__(self, jobs: PackedJobs, directory: Path) -> None:
         self._jobs = jobs
         self._directory = directory
+        self.here = os.path.realpath(directory)
         self._folder = functools.cache(lambda folder: os.path.realpath(os.path.join(directory, folder)))
         self._is_blind = functools.cache(is_case_blind)
         ids, targets, inputs, around = (array("q") for _ in range(4))
         searched = filter(os.path.isdir, map(self._name, filter(is_path, jobs.ops)))
-        indices = {
-            *searched,
-            *map(self._name, jobs.built),
-        }  # other folders than those whose names say that they are one
+        indices = {*searched, *map(self._name, jobs.built)}
+        # Other folders than those whose names say that they are one.
         self._indices = [each + os.sep for each in indices if Path(each).suffix.lower() not in WHOLE]
         self._folders: set[str] = set()  # of targets
         folders: set[int] = set()  # of targets in folders that are one: these are parts of them
         for place, job in jobs:
             ids.append(hash(place.id))
-            for path in job.targets if job else ():
-                found = self._found(path)
+            if job is None:
+                continue
+            for path in job.targets:
+                found = self.found(path)
                 self._folders.add(os.path.dirname(found))
                 targets.append(hash(file := self._folded(found)))
                 folders.update(map(hash, self._around(file)))
@@ -57,7 +58,7 @@ class Apart:
 
     def _name(self, path: str) -> str:
         """Return the one name of a file, however a job spells it: through links, with `..`, or in capitals."""
-        return self._folded(self._found(path))
+        return self._folded(self.found(path))
 
     def _folded(self, file: str) -> str:
         """Return one form for all names that mean the same file on this file system."""
@@ -67,7 +68,8 @@ class Apart:
             return "".join(each.upper() if len(each.upper()) == 1 else each for each in file)
         return unicodedata.normalize("NFC", unicodedata.normalize("NFD", file).casefold())
 
-    def _found(self, path: str) -> str:
+    def found(self, path: str) -> str:
+        """Return where a file is, through links."""
         path = base_of(path)
         if is_remote(path):
             return path
@@ -83,14 +85,11 @@ class Apart:
         if any(suffix + os.sep in file.lower() for suffix in WHOLE):
             yield from (str(each) for each in Path(file).parents if each.suffix.lower() in WHOLE)
 
-    def _targets_of(self, job: Job | None) -> Iterator[str]:
-        return map(self._name, job.targets if job else ())
-
-    def _inputs_of(self, place: Place, job: Job | None) -> Iterator[tuple[str, str]]:
+    def _inputs_of(self, place: Place, job: Job) -> Iterator[tuple[str, str]]:
         """Yield the files that a job reads, each with the place that names it."""
-        for path in files_of(job) if job else ():
+        for path in files_of(job):
             yield self._name(path), place.where
-        if job and is_path(job.op):
+        if is_path(job.op):
             with contextlib.suppress(OSError, DmlError, ImportError):  # the check of the job notes them
                 for each in operation_of(job.op, self._directory).files:
                     yield self._name(os.path.relpath(each, self._directory)), f"the op {job.op}"
@@ -111,11 +110,13 @@ class Apart:
         around: set[str] = set()
         written: set[str] = set()
         for place, job in self._jobs if self._suspects else ():
+            if job is None:
+                continue
             for file, where in self._inputs_of(place, job):
                 around.update(self._around(file))
                 if hash(file) in self._suspects:
                     inputs[file] = where
-            written.update(file for file in self._targets_of(job) if hash(file) in self._suspects)
+            written.update(file for path in job.targets if hash(file := self._name(path)) in self._suspects)
         targets: dict[str, _At] = {}
         ids: dict[str, _At] = {}
         for place, job in self._jobs.taken():
@@ -142,11 +143,7 @@ class Apart:
 
 
 def is_case_blind(folder: str) -> bool:
-    """Return whether a folder ignores the case of names, as on macOS and Windows.
-
-    Nothing is written: an existing name is looked up in the other case. If the folder does not exist yet, or has no
-    names with letters, its parent decides.
-    """
+    """Return whether a folder ignores the case of names; its parent decides if it has no names with letters."""
     with contextlib.suppress(OSError):
         with os.scandir(folder) as entries:
             name = next((each.name for each in entries if each.name.swapcase() != each.name), None)

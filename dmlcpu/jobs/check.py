@@ -19,9 +19,9 @@ from dmlcpu.errors import DmlError
 from dmlcpu.files import FileError, Identity, check_target
 from dmlcpu.files.base import Format
 from dmlcpu.files.formats import FORMATS, known, suffixes_where
-from dmlcpu.files.targets import LONGER
+from dmlcpu.files.targets import LONGER, existing, folder_error
 from dmlcpu.files.web import RemoteError, in_time
-from dmlcpu.files.writable import existing, folder_error
+from dmlcpu.jobs.apart import Apart
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import Job, Task, Work, identities
 from dmlcpu.jobs.limits import Settings, size
@@ -42,31 +42,22 @@ class Checker:
 
     directory: Path  # of relative paths
     settings: Settings
+    apart: Apart
     count_chunks: bool  # that zarr and HDF5 arrays lack
     estimates: dict[Any, Estimate] = field(default_factory=dict)
-    followed: Callable[[str], str] = field(default_factory=lambda: functools.cache(os.path.realpath))
     longest_name: Callable[[str], int] = field(default_factory=lambda: functools.cache(_longest_name))
     folder_error: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(folder_error))
-
-    @property
-    def memory(self) -> int:
-        """Bytes that a job may take."""
-        return self.settings.limits.memory
 
     def task(self, place: Place, job: Job) -> Task:
         """Return the task of a job, with its errors if it cannot run."""
         if not job.is_remote:
-            return self._task(place, job)
+            return self._checked(place, job)
         own = replace(place, errors=[])  # which a check that is late goes on to write to
         try:
-            return in_time(lambda: self._task(own, job))
+            return in_time(lambda: self._checked(own, job))
         except RemoteError as error:
             place.refuse("inputs", str(error.strerror), "files that can be read")
             return Task(place.where, place.id, place.errors, job)
-
-    def _task(self, place: Place, job: Job) -> Task:
-        with limit_threads(self.settings.limits.threads):  # the choice of kernels may depend on threads
-            return self._checked(place, job)
 
     def _checked(self, place: Place, job: Job) -> Task:
         operation = self._operation(place, job)
@@ -80,9 +71,12 @@ class Checker:
             inputs = identities(job, self.directory, content=self.settings.content_hash, settled=True)
         except (FileError, OSError, ImportError) as error:  # most are noted when the file is opened
             failure = error
-        with contextlib.closing(
-            open_arguments(job, operation, self.directory, place, memory=self.memory, count_chunks=self.count_chunks)
-        ) as opened:
+        limits = self.settings.limits
+        options: Any = {"memory": limits.memory, "count_chunks": self.count_chunks}
+        with (
+            limit_threads(limits.threads),  # the choice of kernels may depend on threads
+            contextlib.closing(open_arguments(job, operation, self.directory, place, **options)) as opened,
+        ):
             for name, count in opened.missing_chunks.items() if self.settings.require_chunks else ():
                 what = "has no list of chunks" if count is None else f"lacks {count} of its chunks"
                 found = f"{named_inputs(job, operation)[name].spelled!r}, which {what}"
@@ -94,14 +88,8 @@ class Checker:
 
     def _places(self, job: Job) -> dict[str, str]:
         """Return where outputs are to which links lead."""
-        places = {}
-        for path in job.targets:
-            folder, name = os.path.split(os.path.join(self.directory, path))
-            file = os.path.join(self.followed(folder), name)
-            file = os.path.realpath(file) if os.path.islink(file) else file
-            if file != os.path.normpath(os.path.join(self.followed(str(self.directory)), path)):
-                places[path] = file
-        return places
+        here, files = self.apart.here, {path: self.apart.found(path) for path in job.targets}
+        return {path: file for path, file in files.items() if file != os.path.normpath(os.path.join(here, path))}
 
     def _operation(self, place: Place, job: Job) -> Operation | None:
         try:
@@ -152,17 +140,14 @@ class Checker:
                 place.refuse("output", f"{path!r}: {reason}", "a file in a folder that can be written to")
             length, most = len(os.fsencode(os.path.basename(file))), self.longest_name(os.path.dirname(file)) - LONGER
             if length > most and not reason:
-                place.refuse(
-                    "output",
-                    f"{path!r}, a name of {length} bytes",
-                    f"at most {most}, as its temporary name is {LONGER} longer",
-                )
+                allowed = f"at most {most}, as its temporary name is {LONGER} longer"
+                place.refuse("output", f"{path!r}, a name of {length} bytes", allowed)
         return tuple(name for name in operation.results if name in wanted)
 
     def _fit(
         self, place: Place, job: Job, operation: Operation, opened: OpenArguments, wanted: tuple[str, ...]
     ) -> Work | None:
-        sources = opened.sources.values()
+        sources, memory = opened.sources.values(), self.settings.limits.memory
         try:
             estimate = self._estimate(job, operation, opened)
         except (DmlError, TypeError) as error:
@@ -181,20 +166,20 @@ class Checker:
         in_blocks = operation.form is not None
         # In one piece: `whole` when the inputs are not needed any more.
         peak = estimate.memory + held if in_blocks else max(estimate.memory + buffers, whole)
-        if peak > self.memory and (needed := min(peak, estimate.least() + held)) > self.memory:
+        if peak > memory and (needed := min(peak, estimate.least() + held)) > memory:
             of_it = f", {size(held)} of it for files that are read or written whole" if held <= peak and held else ""
             found = f"a job that needs {size(needed)} of memory{of_it}"
             in_regions = suffixes_where(lambda each: each.create)
             less = f"; {' and '.join(in_regions)} are read and written in blocks" if held else ""
-            place.refuse("", found, f"{size(self.memory)} (the maximal memory, shared by the workers{less})")
+            place.refuse("", found, f"{size(memory)} (the maximal memory, shared by the workers{less})")
             return None
         return Work(
             {name: source.shape for name, source in opened.sources.items()},
             {name: tensors[name] for name in wanted},
             estimate.kernel,
             sum(source.nbytes for source in sources),
-            min(peak, self.memory),
-            self.memory - held if in_blocks or peak > self.memory else None,
+            min(peak, memory),
+            memory - held if in_blocks or peak > memory else None,
             opened.missing_chunks,
         )
 

@@ -15,16 +15,13 @@ from concurrent.futures import BrokenExecutor, Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from dmlcpu.common.secrets import without_secrets
 
-T = TypeVar("T")
-R = TypeVar("R")
-
 # Yields one result for each item, in order, in lists of several that are finished together. When the second argument
 # returns True, it yields the results that are finished, and ends.
-Serve = Callable[[Iterator[T], Callable[[], bool]], Iterator[list[R]]]
+Serve = Callable[[Iterator[Any], Callable[[], bool]], Iterator[list[Any]]]
 
 _TICK = 0.1  # seconds between looks at stopping() while no chunk ends
 _CHUNK = 0.4  # seconds that a chunk should take: much more than an executor's few milliseconds for each
@@ -73,11 +70,8 @@ class Workers(AbstractContextManager["Workers"]):
         """Return how many chunks can run at the same time."""
         return self._count
 
-    def look(self) -> None:
-        """Look after the workers; called about ten times a second."""
-
-    def late(self) -> set[int]:
-        """Return the items that have taken too long since the last call; their workers have ended."""
+    def look(self) -> set[int]:
+        """Look after the workers, ten times a second; return the items that are late: their workers have ended."""
         return set()
 
     def stop(self) -> None:
@@ -122,10 +116,7 @@ def begin_process(coordinator: Connection | None, compiled: Callable[[], float])
 
 @contextlib.contextmanager
 def at_most(seconds: float, item: int) -> Iterator[None]:
-    """Send an item to the coordinator, and end this process, if a block takes longer: no kernel can be interrupted.
-
-    Time in which the process is stopped is not counted.
-    """
+    """Send an item to the coordinator, and end this process, if a block takes longer: no kernel can be interrupted."""
     over = threading.Event()
 
     def spent() -> float:
@@ -161,45 +152,25 @@ def stop_chunks(run: str) -> None:
     _stopped.add(run)
 
 
-def dispatch(
-    serve: Serve[T, R],
-    items: Sequence[T],
-    workers: Workers,
-    *,
-    retries: int,
-    stopping: Callable[[], bool],
-    timeout: float | None = None,
-) -> Iterator[tuple[int, R | Lost]]:
-    """Hand items to workers in chunks; yield the position and the result of each item as they come.
-
-    `serve`, items and results are pickled. `serve` may run outside the main thread. Raises WorkerError if `serve`
-    raises or the workers are gone.
+@dataclass(slots=True)
+class Dispatcher:
+    """Hands items to workers in chunks. `serve`, items and results are pickled.
 
     When a worker dies, any item in flight may be the cause. So each chunk in flight is tried again while no other runs.
     If its worker dies again, each of its items is tried alone, up to `retries` times. Only an item that was alone is
-    given up. Raises WorkerError if workers die repeatedly while no item is finished.
+    given up. Workers that die repeatedly while no item is finished are a WorkerError.
 
-    An item that takes longer than `timeout` seconds is given up, and the worker ends. It is not tried again; what other
-    workers had in hand is. Each chunk then has one item. Only `Processes` can do that.
-
-    `stopping` is called about ten times a second. Once it returns True, workers finish the items at hand, and the other
-    items get no result.
+    An item that takes longer than `timeout` seconds is given up, and the worker ends: only `Processes` can do that. It
+    is not tried again; what other workers had in hand is. Each chunk then has one item.
     """
-    waiting = deque(range(len(items)))
-    return _Dispatcher(serve, items, workers, retries, stopping, timeout, waiting).results()
 
-
-@dataclass(slots=True)
-class _Dispatcher:
-    """The chunks of one run."""
-
-    serve: Serve[Any, Any]
+    serve: Serve
     items: Sequence[Any]
     workers: Workers
     retries: int
-    asked_to_stop: Callable[[], bool]
-    timeout: float | None
-    waiting: deque[int]
+    stopping: Callable[[], bool]  # once it returns True, workers finish the items at hand; others get no result
+    timeout: float | None = None
+    waiting: deque[int] = field(default_factory=deque)
     late: set[int] = field(default_factory=set)  # items for which the executor is broken
     suspects: deque[tuple[int, ...]] = field(default_factory=deque)  # chunks during which a worker died
     tries: Counter[int] = field(default_factory=Counter)
@@ -208,17 +179,18 @@ class _Dispatcher:
     pace: float = math.inf  # seconds that an item takes
     broken: str = ""  # why the executor takes no chunks any more
     deaths: int = 0  # of the executor in a row, while no item was finished
-    stopping: bool = False
+    stopped: bool = False
 
     def results(self) -> Iterator[tuple[int, Any]]:
-        """Hand out the items, and yield the results."""
-        while self.in_flight or ((self.waiting or self.suspects) and not self.stopping):
-            if not self.stopping and self.asked_to_stop():
-                self.stopping = True
+        """Yield the position and the result of each item as they come."""
+        self.waiting.extend(range(len(self.items)))
+        while self.in_flight or ((self.waiting or self.suspects) and not self.stopped):
+            if not self.stopped and self.stopping():
+                self.stopped = True
                 self.workers.stop()
-            if not self.stopping:
+            if not self.stopped:
                 self._hand_out()
-            self.workers.look()
+            self.late |= self.workers.look()
             try:
                 future = self.ended.get(timeout=_TICK)
             except queue.Empty:
@@ -282,20 +254,20 @@ class _Dispatcher:
         if raised is not None:
             raise WorkerError(f"a worker failed:\n{without_secrets(raised)}")
         results = pickle.loads(pickled)
-        if not results and not self.stopping:
+        if not results and not self.stopped:
             raise WorkerError("a worker failed: it ended before its items")
         if results:
             self.deaths = 0
             pace = max(seconds / len(results), 1e-6)
             self.pace = pace if self.pace == math.inf else (self.pace + pace) / 2
         self.waiting.extendleft(reversed(positions[len(results) :]))
-        if not self.stopping:
+        if not self.stopped:
             self._hand_out()  # before the results are dealt with: no worker waits meanwhile
         yield from zip(positions, results, strict=False)
 
     def _lost(self, positions: tuple[int, ...], reason: str, *, alone: bool) -> Iterator[tuple[int, Lost]]:
         """Have the items of a dead worker's chunk tried again; yield the item that is given up."""
-        self.late |= self.workers.late()
+        self.late |= self.workers.look()
         if positions[0] in self.late:
             yield positions[0], Lost(f"took longer than {self.timeout:g} s", self.timeout or 0.0)
             return

@@ -108,45 +108,32 @@ def _as_in_json(value: Any, deepest: int = 2 + DEEPEST) -> Any:
 
 
 def _lines(file: BinaryIO, source: str, before: str) -> Iterator[tuple[Place, Any]]:
-    """Yield the values of JSON Lines, and close the file; blank lines are skipped."""
-    wrong: list[tuple[Place, Any]] = []  # until a line is valid
+    """Yield each line's place and value, None with the error noted if it is no JSON, and close the file."""
+    offset, is_json, wrong = 0, False, ""
     with file:
-        lines = _parsed(file, source, before)
-        for place, found in lines:
-            if not place.errors:
-                yield from (*wrong, (place, found))
-                yield from lines
-                return
-            wrong.append((place, found))
-    if wrong:  # one error, not one a line
-        first = wrong[0][0]
-        reason = f"at {first.where} {first.errors[0].found}"
-        _refuse_file(source, reason, "JSON Lines: an object in each line (TOML is in files named .toml)")
-
-
-def _parsed(file: BinaryIO, source: str, before: str) -> Iterator[tuple[Place, Any]]:
-    """Yield each line's place and value; for a line that is no JSON, None with the error noted."""
-    offset = 0
-    for number, content in enumerate(file, 1):
-        line = _decoded(content, source, offset).removesuffix("\n")
-        offset += len(content)
-        if not line.strip():
-            continue
-        place = Place(f"{before}{number}")
-        try:
-            found = json.loads(line, object_pairs_hook=_no_duplicates)
-        except (ValueError, RecursionError) as error:  # also of integers that Python does not convert, for their length
-            reason = f"{error.msg} (column {error.colno})" if isinstance(error, json.JSONDecodeError) else str(error)
-            place.refuse("", reason, "a JSON object")
-            found = None
-        yield place, found
+        for number, content in enumerate(file, 1):
+            line = _decoded(content, source, offset).removesuffix("\n")
+            offset += len(content)
+            if not line.strip():
+                continue
+            place, found = Place(f"{before}{number}"), None
+            try:
+                found, is_json = json.loads(line, object_pairs_hook=_no_duplicates), True
+            except (ValueError, RecursionError) as error:  # also of integers that are too long for Python
+                reason = str(error)
+                if isinstance(error, json.JSONDecodeError):
+                    reason = f"{error.msg} (column {error.colno})"
+                place.refuse("", reason, "a JSON object")
+                wrong = wrong or f"at {place.where} {reason}"
+            yield place, found
+    if wrong and not is_json:  # one error, not one a line
+        _refuse_file(source, wrong, "JSON Lines: an object in each line (TOML is in files named .toml)")
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        counts = Counter(name for name, _ in pairs)
-        twice = next(name for name in counts if counts[name] > 1)
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"{twice!r} twice")
     return members
 

@@ -63,15 +63,13 @@ class Processes(Workers):
 
     loky's workers survive a coordinator that is killed, and cannot be asked to stop. So `begin` starts a thread in each
     that waits for the ends of two pipes, which the system also closes when the coordinator dies.
-
-    `compiling` is called once, when a worker begins to compile.
     """
 
     def __init__(
         self,
         count: int,
         environment: Mapping[str, str],
-        compiling: Callable[[], None] | None = None,
+        compiling: Callable[[], None] | None = None,  # called once, when a worker begins to compile
         begin: Callable[..., None] = begin_worker,
     ) -> None:
         super().__init__(None, count)
@@ -79,7 +77,6 @@ class Processes(Workers):
         self._compiling = compiling
         self._begin = begin
         self._reports, self._to_report = multiprocessing.Pipe(duplex=False)
-        self._late: set[int] = set()
         self._going, self._until_stopped = multiprocessing.Pipe(duplex=False)
         self._alive, self._until_closed = multiprocessing.Pipe(duplex=False)
 
@@ -123,20 +120,16 @@ class Processes(Workers):
                 self.executor.shutdown(kill_workers=True)
         raise WorkerError(f"workers do not start: {reason}")
 
-    def look(self) -> None:
-        """Say if a worker compiles; note the items that are late."""
+    def look(self) -> set[int]:
+        """Say if a worker compiles; return the items that are late: their workers have ended."""
+        late = set()
         while self._reports.poll():
             report = self._reports.recv()
             if report != _COMPILING:
-                self._late.add(report)
+                late.add(report)
             elif self._compiling:
                 self._compiling()
                 self._compiling = None
-
-    def late(self) -> set[int]:
-        """Return the items that have taken too long since the last call; their workers have ended."""
-        self.look()
-        late, self._late = self._late, set()
         return late
 
     def stop(self) -> None:

@@ -311,8 +311,9 @@ def identities(job: Job, directory: Path, *, content: bool, settled: bool = Fals
         file, within = located(directory, path), path != job.op  # an index's files are its `own`
         try:
             found[path] = identity(file, content=False, settled=settled, within=within)
-            if content and path in own:
-                found[path] |= _content_of(file, os.stat(file))
+            if content and path in own:  # many jobs share it: it is read once
+                now = os.stat(file)
+                found[path] |= _content(file, (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
             elif content:
                 found[path] |= identity(file, content=True, within=within)
         except OSError as error:
@@ -323,11 +324,6 @@ def identities(job: Job, directory: Path, *, content: bool, settled: bool = Fals
     return found
 
 
-def _content_of(file: str, status: os.stat_result) -> Identity:
-    """Return the identity, by its content, of a file of an `op`, which many jobs share: it is read once."""
-    return _content_at(file, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
-
-
 @functools.lru_cache(maxsize=256)
-def _content_at(file: str, _: tuple[int, ...]) -> Identity:
+def _content(file: str, _state: tuple[int, ...]) -> Identity:
     return identity(file, content=True)

@@ -34,12 +34,9 @@ def _opened(path: Path) -> int:
 
 
 class Lines:
-    """A file that lines are appended to; those that a full disk does not take are written with later ones.
+    """A file that lines are appended to; those that a full disk does not take are written with later ones."""
 
-    `late`: seconds until lines are brought to the disk, from `keep_synced` on; without that, once they are synced.
-    """
-
-    late = 0.9
+    late = 0.9  # seconds until lines are brought to the disk, from `keep_synced` on
 
     def __init__(self, path: Path) -> None:
         make_folder(os.fspath(path.parent))
@@ -83,7 +80,11 @@ class Lines:
             return
         try:
             size = os.fstat(self.file).st_size
-            content = b"\n" + self._pending if self._is_torn(size) else self._pending
+            content = self._pending
+            if size:
+                os.lseek(self.file, size - 1, os.SEEK_SET)
+                if os.read(self.file, 1) != b"\n":  # the last line has no end: a machine has lost power
+                    content = b"\n" + content
             written = os.write(self.file, content)
             if written < len(content):
                 os.ftruncate(self.file, size)
@@ -93,13 +94,6 @@ class Lines:
             self._unwritten = error
         else:
             self._pending, self._unwritten, self._synced = b"", None, False
-
-    def _is_torn(self, size: int) -> bool:
-        """Return whether the file's last line has no end: a machine has lost power."""
-        if not size:
-            return False
-        os.lseek(self.file, size - 1, os.SEEK_SET)
-        return os.read(self.file, 1) != b"\n"
 
     def sync(self) -> None:
         """Bring lines to the disk that are not there yet."""

@@ -27,7 +27,8 @@ Record = dict[str, Any]
 class Records(UserDict[str, Any]):
     """The last record of each id, kept as the line of the file: a record is parsed when it is asked for."""
 
-    place: int | None = None  # of the file
+    # The inode of the manifest. In a copy the recorded times may be those of other files: a record is not `here` then.
+    place: int | None = None
 
     def __getitem__(self, id_: str) -> Record:
         record: Record = json.loads(self.data[id_])
@@ -42,23 +43,14 @@ class ManifestError(ValueError):
 class Manifest:
     """The recorded outcomes of jobs, in a file that is only appended to. The last line of each id counts.
 
-    `records` are those of earlier runs, until `begin`.
-
     Before a job that is recorded as done runs again, a line says that it has started: if the run is killed, the job is
     not done. A job that has failed stays recorded as failed until its next outcome, so that --retry-failed finds it.
-
-    From `begin` on, outcomes are on the disk within a second, also if the machine goes down.
-
-    A record's `place` is the inode of the manifest. In a copy, on another machine or from a backup, the recorded times
-    may be those of other files; then the record is not `here`.
-
-    The file is locked while it is open; the system unlocks it when the process ends, even by SIGKILL. `begin` creates a
-    file that does not exist.
+    The file is locked while it is open; the system unlocks it when the process ends, even by SIGKILL.
     """
 
     def __init__(self, path: Path, *, lock: bool = True) -> None:
         self.path = path
-        self.records = Records()
+        self.records = Records()  # of earlier runs, until `begin`
         self.lines: Lines | None = None
         self._size = 0
         if path.exists() and not path.is_file():  # a device or a pipe
@@ -109,7 +101,7 @@ class Manifest:
                 done.discard(id_)
 
     def begin(self, ids: Iterable[str]) -> None:
-        """Begin a run of these jobs: record that the done ones are started. From now on outcomes are recorded."""
+        """Begin a run of these jobs: record that done ones are started. Outcomes are on the disk within a second."""
         if self.lines is None:
             self._open_locked()
         assert self.lines is not None

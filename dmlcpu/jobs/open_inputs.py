@@ -17,7 +17,7 @@ from dmlcpu.jobs.job import FileInput, Job
 from dmlcpu.jobs.limits import size
 from dmlcpu.jobs.operations import Operation
 
-OnRead = Callable[[int], None]  # called with a number of bytes that were read
+OnRead = Callable[[int], None]  # called by any thread with a number of bytes that a job in blocks has read
 
 
 class JobError(Exception):

@@ -73,11 +73,6 @@ def canonical(op: str) -> str:
     return op if is_path(op) else op.replace("-", "_")
 
 
-def builds(op: str) -> bool:
-    """Return whether an `op` writes a saved index."""
-    return canonical(op) == BUILD
-
-
 def version_of(op: str) -> str:
     """Return the version of an `op`: results of another version are computed anew."""
     name = canonical(op)

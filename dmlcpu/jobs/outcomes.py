@@ -1,6 +1,9 @@
-"""A run under way: outcomes of jobs are counted, recorded and shown."""
+"""A run under way: where its jobs run, and their outcomes, which are counted, recorded and shown."""
 
 import contextlib
+import functools
+import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,16 +13,18 @@ from typing import Any
 from dmlcpu.common.faults import SHOWN, counted, printable
 from dmlcpu.common.secrets import without_secrets
 from dmlcpu.files.folders import is_held, remove
-from dmlcpu.jobs.dispatch import Lost
+from dmlcpu.jobs import executors
+from dmlcpu.jobs.dispatch import Dispatcher, Lost, Workers
 from dmlcpu.jobs.job import Task
 from dmlcpu.jobs.limits import Settings
 from dmlcpu.jobs.lines import Lines
 from dmlcpu.jobs.manifest import DONE, FAILED
 from dmlcpu.jobs.operations import version_of
 from dmlcpu.jobs.prepare import Prepared
-from dmlcpu.jobs.progress import Progress
+from dmlcpu.jobs.progress import COMPILING, Progress
+from dmlcpu.jobs.serve import serve
 from dmlcpu.jobs.signals import stop_on_signals
-from dmlcpu.jobs.step import Outcome
+from dmlcpu.jobs.step import Conditions, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +66,15 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
         self._manifest = prepared.manifest
         self._log = Lines(Path(settings.log)) if settings.log else None
         self._progress = progress
-        self._most = settings.max_failures
+        self._settings = settings
 
     def __exit__(self, *_: object) -> None:
         self._progress.close()
         if self._log:
             self._log.close()
 
-    def execute(self, outcomes: Callable[..., Iterator[tuple[int, Outcome | Lost]]]) -> None:
-        """Run the tasks without errors by `outcomes`; record the outcomes of all."""
+    def execute(self) -> None:
+        """Run the tasks without errors; record the outcomes of all."""
         todo, progress = self._prepared.todo, self._progress
         if self._manifest:  # tasks without a job may have the id of a job that is done
             self._manifest.begin(task.id for task in todo if task.job)
@@ -83,9 +88,10 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
         with stop_on_signals(progress.say) as asked:
 
             def stopping() -> bool:
-                return asked.is_set() or (self._most is not None and self.failed >= self._most)
+                most = self._settings.max_failures
+                return asked.is_set() or (most is not None and self.failed >= most)
 
-            for position, outcome in outcomes(tasks, self._prepared.directory, progress, stopping):
+            for position, outcome in self.outcomes(tasks, stopping):
                 task = tasks[position]
                 if isinstance(outcome, Lost):
                     outcome = Outcome(outcome.reason, outcome.seconds, {})
@@ -97,6 +103,31 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
             self.interrupted = asked.is_set()
         self._remove_strays()  # left by workers that died
         self._check_records()
+
+    def outcomes(self, tasks: Sequence[Task], stopping: Callable[[], bool]) -> Iterator[tuple[int, Outcome | Lost]]:
+        """Run tasks in this process, in others, on a cluster or by an executor; yield positions and outcomes."""
+        if not tasks:
+            return
+        settings, limits, directory = self._settings, self._settings.limits, self._prepared.directory
+        place = os.path.realpath(directory) if settings.scheduler is None and settings.executor is None else None
+        conditions = Conditions(directory.absolute(), limits.threads, limits.memory, place, settings.retries)
+        work, compiling = functools.partial(serve, conditions), functools.partial(self._progress.say, COMPILING)
+        if settings.executor is not None:
+            workers = Workers(settings.executor, limits.workers)
+        elif settings.scheduler:
+            workers = executors.Cluster(settings.scheduler)
+        elif limits.workers > 1 or settings.timeout:
+            # NumPy's and SciPy's libraries would start a thread for each core in each worker, which would only wait.
+            threads = {"DMLCPU_NUM_THREADS": str(limits.threads), "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+            workers = executors.Processes(min(limits.workers, len(tasks)), threads, compiling)
+        else:
+            from dmlcpu.runtime.compilation import watch_compilations
+
+            with watch_compilations(compiling):
+                yield from enumerate(itertools.chain.from_iterable(work(tasks, stopping, self._progress.read)))
+            return
+        with workers:
+            yield from Dispatcher(work, tasks, workers, settings.retries, stopping, settings.timeout).results()
 
     def so_far(self) -> str:
         """Return how much is done when a run ends early, and how to go on."""

@@ -7,10 +7,9 @@ from typing import Any
 
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import FileInput, Job, Task, Work
-from dmlcpu.jobs.operations import builds
+from dmlcpu.jobs.operations import BUILD, canonical
 
 Check = Callable[[Task], Task]
-_OF_FILES = ("size", "mtime_ns", "ctime_ns")  # what most identities have, kept without these names
 
 
 def _pack(where: str, job: Job, more: Any = None) -> bytes | None:
@@ -39,7 +38,7 @@ class PackedJobs:
         for place, job in jobs:
             if job is not None:
                 self.ops.add(job.op)
-                if builds(job.op):
+                if canonical(job.op) == BUILD:
                     self.built.update(job.targets)
             self.options = place.options
             packed = None if job is None or place.errors else _pack(place.where, job)
@@ -65,28 +64,22 @@ class PackedJobs:
 
 
 class Tasks(Sequence[Task]):
-    """Tasks that are unpacked on access. Those with errors are not packed.
-
-    With a check, each task is checked on its first access, and kept until it is dropped.
-    """
+    """Tasks that are unpacked on access. With a check, each is checked then, and kept until it is dropped."""
 
     def __init__(self, check: Check | None = None) -> None:
-        self._rows: list[bytes | Task] = []
-        self._works: list[Work | None] = []  # None: of a task with errors
+        self._rows: list[tuple[bytes, Work] | Task] = []
         self._known: dict[Any, Work] = {}
         self._check = check
         self._checked: dict[int, Task] = {}
 
     def append(self, task: Task) -> None:
-        """Add a task."""
-        if task.errors or task.job is None:
+        """Add a task. One with errors is not packed."""
+        more = (dict(task.inputs), dict(task.places))
+        if task.errors or task.job is None or not (packed := _pack(task.where, task.job, more)):
             self._rows.append(task)
-            self._works.append(None)
             return
         key = tuple(tuple(each.items()) if isinstance(each, Mapping) else each for each in task.work)
-        inputs = {path: tuple(it.values()) if tuple(it) == _OF_FILES else it for path, it in task.inputs.items()}
-        self._rows.append(_pack(task.where, task.job, (inputs, dict(task.places))) or task)
-        self._works.append(self._known.setdefault(key, task.work))
+        self._rows.append((packed, self._known.setdefault(key, task.work)))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -94,15 +87,10 @@ class Tasks(Sequence[Task]):
     def __getitem__(self, position: int) -> Task:  # type: ignore[override]  # no slices
         if position in self._checked:
             return self._checked[position]
-        task, work = self._rows[position], self._works[position]
+        task = self._rows[position]
         if not isinstance(task, Task):
-            assert work is not None
-            where, job, (kept, places) = _unpack(task)
-            inputs = {
-                path: dict(zip(_OF_FILES, it, strict=True)) if isinstance(it, tuple) else it
-                for path, it in kept.items()
-            }
-            task = Task(where, job.id, [], job, inputs, work, places)
+            where, job, (inputs, places) = _unpack(task[0])
+            task = Task(where, job.id, [], job, inputs, task[1], places)
         if self._check is not None:
             task = self._checked[position] = self._check(task)
         return task
@@ -115,7 +103,7 @@ class Tasks(Sequence[Task]):
     @property
     def read_bytes(self) -> int:
         """The bytes that all tasks read."""
-        return sum(work.read_bytes for work in self._works if work)
+        return sum((row.work if isinstance(row, Task) else row[1]).read_bytes for row in self._rows)
 
     def drop(self, position: int) -> None:
         """Forget the check of a task that has an outcome."""
@@ -124,6 +112,5 @@ class Tasks(Sequence[Task]):
     def without_errors(self, check: Check | None = None) -> "Tasks":
         """Return the tasks that can run, unless the check finds errors on access."""
         good = Tasks(check)
-        rows = [(row, work) for row, work in zip(self._rows, self._works, strict=True) if work is not None]
-        good._rows, good._works = [row for row, _ in rows], [work for _, work in rows]
+        good._rows = [row for row in self._rows if not isinstance(row, Task) or (row.job and not row.errors)]
         return good

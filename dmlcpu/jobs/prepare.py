@@ -2,7 +2,6 @@
 
 import functools
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,8 +23,6 @@ from dmlcpu.jobs.manifest import DONE, FAILED, Manifest, Record
 from dmlcpu.jobs.operations import version_of
 from dmlcpu.jobs.packed import PackedJobs, Tasks
 from dmlcpu.jobs.progress import Progress
-
-_LEFT_OUT = "left out"
 
 
 class Prepared(NamedTuple):
@@ -60,18 +57,8 @@ class Prepared(NamedTuple):
         return any(os.path.samefile(each, path) for each in there)  # by another name: a link, or other capitals
 
 
-def prepare(
-    jobs: Jobs,
-    settings: Settings,
-    progress: Progress,
-    *,
-    lock: bool,
-) -> Prepared:
-    """Read jobs, leave out those that are done, and check the others. The manifest stays locked if `lock` is true.
-
-    Otherwise nothing will run, and the missing zarr chunks are counted.
-    With `check_as_you_go` only the form of jobs is checked; `Prepared.check` does the rest.
-    """
+def prepare(jobs: Jobs, settings: Settings, progress: Progress, *, lock: bool) -> Prepared:
+    """Read jobs, leave out those that are done, and check the others. Without `lock` nothing will run."""
     listing = read_jobs(jobs, settings.directory)
     waits = functools.partial(patience, settings.retries, settings.timeout)
     with waits():
@@ -84,36 +71,28 @@ def prepare(
         raise DmlError("run_jobs", "retry_failed", "given without a manifest", "a manifest, which records failures")
     recorded = Manifest(path, lock=lock) if path else None
     records: Mapping[str, Record] = recorded.records if recorded else {}
-    checker = Checker(listing.directory, settings, count_chunks=settings.require_chunks or not lock)
+    checker = Checker(listing.directory, settings, apart, count_chunks=settings.require_chunks or not lock)
 
     def check(task: Task) -> Task:
         assert task.job is not None
         with waits():
             return checker.task(Place(task.where, task.id, options=options), task.job)
 
-    todo, skipped = Tasks(), Counter[str]()
+    todo, before, out = Tasks(), 0, 0
     close = recorded.close if recorded else lambda: None
     with OnFailure(close), waits():
         for place, job in progress.checking(apart.checked(), len(packed)):
-            sound = None if place.errors else job
-            if sound and (why := _skips(settings, records.get(sound.id), sound, listing.directory)):
-                skipped[why] += 1
+            sound, record = None if place.errors else job, records.get(place.id, {})
+            if sound and not settings.force and is_done(record, sound, listing.directory, settings.content_hash):
+                before += 1
+            elif sound and settings.retry_failed and record.get("outcome") != FAILED:
+                out += 1
             elif sound and not settings.check_as_you_go:
                 todo.append(checker.task(place, sound))
             else:
                 todo.append(Task(place.where, place.id, place.errors, job))
     later = check if settings.check_as_you_go else None
-    before, out = skipped[DONE], skipped[_LEFT_OUT]
     return Prepared(listing.source, listing.directory, todo, apart, before, out, recorded, later)
-
-
-def _skips(settings: Settings, record: Record | None, job: Job, directory: Path) -> str | None:
-    """Return why a job does not run: it is done, or left out; None if it runs."""
-    if record and not settings.force and is_done(record, job, directory, settings.content_hash):
-        return DONE
-    if settings.retry_failed and (record is None or record.get("outcome") != FAILED):
-        return _LEFT_OUT
-    return None
 
 
 def manifest_of(jobs: Jobs, manifest: PathLike | None) -> Path | None:

@@ -19,10 +19,7 @@ COMPILING = "compiling kernels that the cache does not have, which may take a mi
 
 
 class Progress:
-    """tqdm's bar on a terminal, with jobs, bytes, bytes a second, the time left and failures; elsewhere lines.
-
-    Where there is no terminal, a line at most every INTERVAL seconds says how far the run is.
-    """
+    """tqdm's bar on a terminal; elsewhere a line at most every INTERVAL seconds says how far the run is."""
 
     def __init__(self, *, shown: bool = True) -> None:
         self._tqdm = extra("tqdm").tqdm if shown else None
@@ -38,10 +35,10 @@ class Progress:
 
     def say(self, line: str) -> None:
         """Print a line."""
-        if self._tqdm is None or self._bar is None:
+        if self._bar is None:
             print(f"dmlcpu: {line}", file=self._stream, flush=True)
         else:
-            self._tqdm.write(f"dmlcpu: {line}", file=self._stream)
+            self._bar.write(f"dmlcpu: {line}", file=self._stream)
 
     def checking(self, jobs: Iterable[T], count: int) -> Iterator[T]:
         """Return jobs that are checked while they are taken, under a bar if that takes long."""

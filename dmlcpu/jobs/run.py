@@ -1,28 +1,20 @@
 """`run_jobs`: jobs are checked, done ones are left out, the others run here, in workers or on a cluster."""
 
-import functools
-import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
 
 from dmlcpu.errors import DmlError
 from dmlcpu.jobs import executors
-from dmlcpu.jobs.dispatch import Lost, WorkerError, Workers, dispatch
+from dmlcpu.jobs.dispatch import WorkerError
 from dmlcpu.jobs.entries import Jobs, PathLike
 from dmlcpu.jobs.faults import JobsError
-from dmlcpu.jobs.job import Task
 from dmlcpu.jobs.limits import Settings
 from dmlcpu.jobs.outcomes import Failure, JobsRun
 from dmlcpu.jobs.prepare import prepare
-from dmlcpu.jobs.progress import COMPILING, Progress
-from dmlcpu.jobs.serve import serve
+from dmlcpu.jobs.progress import Progress
 from dmlcpu.jobs.signals import terminated_as_interrupted
-from dmlcpu.jobs.step import Conditions, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +199,7 @@ def run_jobs(
             display.say(f"resuming: {prepared.done_before} of {prepared.jobs} done, {len(prepared.todo)} to do")
         with JobsRun(prepared, settings, display) as run:
             try:
-                run.execute(Execution(settings).outcomes)
+                run.execute()
             except WorkerError as error:
                 raise WorkerError(f"{error}\n  {run.so_far()}") from error
     finally:
@@ -215,43 +207,3 @@ def run_jobs(
             prepared.manifest.close()
     before, out, seconds = prepared.done_before, prepared.left_out, time.perf_counter() - start
     return BatchResult(prepared.jobs, before, out, run.done, run.failed, run.failures, run.interrupted, seconds)
-
-
-class Execution(NamedTuple):
-    """Where tasks run: in this process, in others, on a cluster or by an executor; and when one is given up."""
-
-    settings: Settings
-
-    def outcomes(
-        self, tasks: Sequence[Task], directory: Path, progress: Progress, stopping: Callable[[], bool]
-    ) -> Iterator[tuple[int, Outcome | Lost]]:
-        """Yield the outcomes of tasks, with their positions."""
-        if not tasks:
-            return
-        of_run, limits = self.settings, self.settings.limits
-        place = os.path.realpath(directory) if of_run.scheduler is None and of_run.executor is None else None
-        conditions = Conditions(directory.absolute(), limits.threads, limits.memory, place, of_run.retries)
-        work, compiling = functools.partial(serve, conditions), functools.partial(progress.say, COMPILING)
-        workers = self._workers(len(tasks), compiling)
-        if workers is not None:
-            with workers:
-                given: Any = {"retries": of_run.retries, "timeout": of_run.timeout}
-                yield from dispatch(work, tasks, workers, stopping=stopping, **given)
-            return
-        from dmlcpu.runtime.compilation import watch_compilations
-
-        with watch_compilations(compiling):
-            yield from enumerate(itertools.chain.from_iterable(work(tasks, stopping, progress.read)))
-
-    def _workers(self, count: int, compiling: Callable[[], None]) -> Workers | None:
-        """Return the workers for a number of tasks; None: this process carries them out."""
-        settings, limits = self.settings, self.settings.limits
-        if settings.executor is not None:
-            return Workers(settings.executor, limits.workers)
-        if settings.scheduler:
-            return executors.Cluster(settings.scheduler)
-        if limits.workers == 1 and settings.timeout is None:
-            return None
-        # NumPy's and SciPy's libraries would start a thread for each core in each worker, which would only wait.
-        threads = {"DMLCPU_NUM_THREADS": str(limits.threads), "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        return executors.Processes(min(limits.workers, count), threads, compiling)

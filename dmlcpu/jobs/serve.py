@@ -4,9 +4,8 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from threading import Thread
 from typing import Any, TypeVar
 
 from dmlcpu.common.cleanup import OnFailure
@@ -30,16 +29,13 @@ _AHEAD = 8  # jobs that are read ahead, at most
 def serve(
     settings: Conditions, tasks: Iterable[Task], stopping: Callable[[], bool], on_read: OnRead = lambda _: None
 ) -> Iterator[list[Outcome]]:
-    """Carry out tasks and yield their outcomes, in order; once `stopping` is true, only the outcomes of finished tasks.
-
-    on_read: called by any thread with the number of bytes that a job in blocks has read, whenever it has read some.
-    """
+    """Carry out tasks and yield their outcomes, in order; once `stopping` is true, only those of finished tasks."""
     loop = _Loop(settings, tasks, stopping, on_read)
     patience = None
     try:
         with contextlib.suppress(Stopped):
-            for wait in loop.computed():
-                yield from loop.written(wait_for_all=wait)
+            for is_needed in loop.computed():
+                yield from loop.written(wait_for_all=is_needed)
             yield from loop.written(wait_for_all=True)
     except KeyboardInterrupt:
         patience = _PATIENCE
@@ -49,10 +45,7 @@ def serve(
 
 
 class _Loop:
-    """The tasks under way: read ahead, waiting to be written together, being written.
-
-    Together they take no more memory than the settings allow, except that one task is always under way.
-    """
+    """The tasks under way, one or as many as there is memory for: read ahead, waiting to be written, being written."""
 
     def __init__(
         self, settings: Conditions, tasks: Iterable[Task], stopping: Callable[[], bool], on_read: OnRead
@@ -87,26 +80,14 @@ class _Loop:
                     return
 
     def close(self, patience: float | None) -> None:
-        """End the threads. Files that are being written are finished, the rest is discarded.
-
-        After `patience` seconds, if it is given, threads are left to themselves: a read may never end.
-        """
+        """End the threads, or leave them after `patience` seconds. Files that are being written are finished."""
         executors = (self._reader, self._writers, self._bundler)
         for threads in executors:
             threads.shutdown(wait=False, cancel_futures=True)
-
-        def end() -> None:
-            for threads in executors:
-                threads.shutdown()
-
-        ending = Thread(target=end, name="dmlcpu-end", daemon=True)
-        try:
-            ending.start()
-        except RuntimeError:  # the system starts no more threads
-            if patience is None:
-                end()
-        else:
-            ending.join(patience)
+        begun: Any = (*self._ahead, *self._writing)
+        wait([future for _, future in begun if future and not future.cancelled()], patience)
+        for threads in executors if patience is None else ():
+            threads.shutdown()
         under_way = [self._bundle, *(steps for steps, future in self._writing if future.cancelled())]
         for step in [*(step for step, _ in self._ahead), *(step for steps in under_way for step in steps)]:
             step.discard()

@@ -101,7 +101,10 @@ class Step:
             self.discard()
             if not isinstance(error, Exception) or isinstance(error, Stopped):
                 raise
-            self.error = _in_words(error)
+            text = " ".join(str(error).split("\n"))
+            self.error = text if isinstance(error, DmlError | JobError) else f"{type(error).__name__}: {text}"
+            if isinstance(error, MemoryError):
+                self.error = "not enough memory"
             # The system or a network may recover, a file's name or place stays as it is.
             cause = error if isinstance(error, OSError) else error.__cause__
             lasting = isinstance(cause, _LASTING) or getattr(cause, "errno", None) in _LASTING_NUMBERS
@@ -130,9 +133,8 @@ class Step:
         """Open the files, and read them if they fit in memory."""
         if self.task.errors:  # it was checked on its way here
             raise JobError("; ".join(error.reason for error in self.task.errors))
-        before, self._inputs = self.task.inputs, self._look()
         # Of other machines only this one's own looks are compared in all.
-        self._check_unchanged(before, self._inputs, same_place=self._settings.place is not None)
+        self._inputs = self._unchanged(self.task.inputs, same_place=self._settings.place is not None)
         self._operation = operation_of(self._job.op, self._settings.directory)
         self._opened = open_arguments(self._job, self._operation, self._settings.directory)
         if self.task.work.block_bytes is None:
@@ -176,7 +178,7 @@ class Step:
 
     def put_in_place(self) -> None:
         """Give the results their names, if the inputs have not changed since they were checked."""
-        self._check_unchanged(self._inputs, self._look(), same_place=True)
+        self._unchanged(self._inputs, same_place=True)
         for path, writer in self._writers.items():
             with _writing(path):
                 try:
@@ -208,23 +210,18 @@ class Step:
     def _tensors_of_files(self, results: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
         return {path: {name: results[name] for name in names or results} for path, names in self.targets.items()}
 
-    def _look(self) -> dict[str, Identity]:
-        """Return the identities of the files that the job's results come from, as they are now."""
+    def _unchanged(self, files: Mapping[str, Identity], *, same_place: bool) -> dict[str, Identity]:
+        """Return the identities of files as they are now, or raise if one has changed."""
         found = {}
-        for path in self.task.inputs:
+        for path, before in files.items():
             try:
                 file, within = located(self._settings.directory, path), path != self._job.op
                 found[path] = identity(file, content=False, within=within)
             except OSError as error:
                 raise JobError(f"inputs: {path!r}: {error.strerror or error}") from error
-        return found
-
-    def _check_unchanged(
-        self, before: Mapping[str, Identity], now: Mapping[str, Identity], *, same_place: bool
-    ) -> None:
-        for path, state in now.items():
-            if differs(before[path], state, same_place=same_place):
+            if differs(before, found[path], same_place=same_place):
                 raise JobError(f"inputs: {path!r} has changed since it was checked")
+        return found
 
 
 def finished(steps: list[Step]) -> list[Step]:
@@ -252,11 +249,3 @@ def finished(steps: list[Step]) -> list[Step]:
             step.discard()
         raise
     return steps
-
-
-def _in_words(error: Exception) -> str:
-    """Return a job's failure in one line."""
-    if isinstance(error, MemoryError):
-        return "not enough memory"
-    text = " ".join(str(error).split("\n"))
-    return text if isinstance(error, DmlError | JobError) else f"{type(error).__name__}: {text}"

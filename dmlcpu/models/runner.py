@@ -14,7 +14,7 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.directml.compiled import CompiledOperator, compile_operator
 from dmlcpu.directml.enums import TensorDataType
-from dmlcpu.files.writable import folder_error
+from dmlcpu.files.targets import folder_error
 from dmlcpu.models.commands import Command, Dispatch, Print, WriteFile
 from dmlcpu.models.dispatchables import Binding, Dispatchable, Tensors
 from dmlcpu.models.faults import Path, json_path

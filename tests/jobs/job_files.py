@@ -16,7 +16,7 @@ from told import without_compiling
 import dmlcpu
 from dmlcpu.batch import BatchResult, run_jobs
 from dmlcpu.jobs.manifest import Manifest
-from dmlcpu.jobs.run import Execution
+from dmlcpu.jobs.outcomes import JobsRun
 
 ROOT = Path(dmlcpu.__file__).parents[1]
 
@@ -97,9 +97,9 @@ def run_after(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object], job
         change()
         yield from real(*args)
 
-    real = Execution.outcomes
+    real = JobsRun.outcomes
     with monkeypatch.context() as patch:
-        patch.setattr(Execution, "outcomes", change_and_run)
+        patch.setattr(JobsRun, "outcomes", change_and_run)
         return run_jobs(jobs, **options)
 
 

@@ -16,7 +16,7 @@ import serving
 from processes_of_jobs import HERE, begun
 
 from dmlcpu.jobs import dispatch as dispatch_module
-from dmlcpu.jobs.dispatch import Lost, WorkerError, Workers, dispatch
+from dmlcpu.jobs.dispatch import Dispatcher, Lost, WorkerError, Workers
 from dmlcpu.jobs.executors import Cluster, Processes
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="of POSIX")
@@ -47,7 +47,7 @@ def _modules_of_tests(monkeypatch):
 
 
 def served(workers, serve, items, retries=1, stopping=lambda: False):
-    return dispatch(serve, items, workers, retries=retries, stopping=stopping)
+    return Dispatcher(serve, items, workers, retries=retries, stopping=stopping).results()
 
 
 @EVERYWHERE
@@ -147,7 +147,7 @@ def test_items_that_are_late_are_lost_at_once_and_no_others(tmp_path, count):
     items[3] = items[11] = 60.0
     with started("loky", count) as workers:
         serve = partial(serving.noted, tmp_path)
-        found = dict(dispatch(serve, items, workers, retries=2, stopping=lambda: False, timeout=0.5))
+        found = dict(Dispatcher(serve, items, workers, 2, lambda: False, timeout=0.5).results())
     late = Lost("took longer than 0.5 s", 0.5)
     assert found == dict(enumerate(items)) | {3: late, 11: late}
     # None is tried again, unless it was in hand when another one was late.

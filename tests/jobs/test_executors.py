@@ -15,7 +15,7 @@ from processes_of_jobs import HERE, begun, children, ended, start
 
 from dmlcpu.common.imports import MissingExtraError
 from dmlcpu.jobs import executors
-from dmlcpu.jobs.dispatch import WorkerError, dispatch
+from dmlcpu.jobs.dispatch import Dispatcher, WorkerError
 from dmlcpu.jobs.executors import Cluster, Processes
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="of POSIX")
@@ -33,7 +33,7 @@ def processes(count, **environment):
 
 def served(workers, serve, items, stopping=lambda: False):
     with workers:
-        yield from dispatch(serve, items, workers, retries=1, stopping=stopping)
+        yield from Dispatcher(serve, items, workers, retries=1, stopping=stopping).results()
 
 
 def test_processes_have_the_environment_that_is_given():
@@ -72,7 +72,7 @@ RUNS_FOR_LONG = """
     import signal
     from functools import partial
     import serving
-    from dmlcpu.jobs.dispatch import dispatch
+    from dmlcpu.jobs.dispatch import Dispatcher
     from dmlcpu.jobs.executors import Processes
 
     if __name__ == "__main__":
@@ -81,7 +81,7 @@ RUNS_FOR_LONG = """
         serve = partial(serving.slow, sys.argv[1])
         print("up", flush=True)
         with Processes(2, {}, begin=serving.begin_without_numba) as workers:
-            results = list(dispatch(serve, range(9), workers, retries=0, stopping=lambda: bool(asked)))
+            results = list(Dispatcher(serve, range(9), workers, 0, lambda: bool(asked)).results())
         print(len(results), len(asked))
 """
 
@@ -150,12 +150,12 @@ UNGUARDED = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import serving
-from dmlcpu.jobs.dispatch import dispatch
+from dmlcpu.jobs.dispatch import Dispatcher
 from dmlcpu.jobs.executors import Processes
 
 print("the script runs", flush=True)
 with Processes(2, {}, begin=serving.begin_without_numba) as workers:
-    results = dispatch(serving.printing, range(3), workers, retries=0, stopping=lambda: False)
+    results = Dispatcher(serving.printing, range(3), workers, 0, lambda: False).results()
     print(sorted(results), sys.stdin.read())
 """
 

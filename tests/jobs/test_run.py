@@ -36,8 +36,8 @@ from dmlcpu.batch import JobsError, ManifestError, WorkerError, run_jobs
 from dmlcpu.jobs.check import Checker
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import Job, Task
+from dmlcpu.jobs.outcomes import JobsRun
 from dmlcpu.jobs.progress import COMPILING
-from dmlcpu.jobs.run import Execution
 from dmlcpu.jobs.step import Step
 from dmlcpu.runtime import threads
 
@@ -233,8 +233,8 @@ def test_it_is_told_what_is_done_when_workers_are_lost(
         raise WorkerError("the cluster's scheduler is gone")
 
     save_inputs(tmp_path, 3)
-    real = Execution.outcomes
-    monkeypatch.setattr(Execution, "outcomes", losing)
+    real = JobsRun.outcomes
+    monkeypatch.setattr(JobsRun, "outcomes", losing)
     jobs = save_jobs(tmp_path, each_best(3))
     with pytest.raises(WorkerError) as error:
         run_jobs(jobs if manifest else each_best(3), directory=tmp_path)
@@ -365,7 +365,7 @@ def test_a_job_that_takes_too_long_has_failed(tmp_path: Path, monkeypatch: pytes
     """Others begin in new processes, within the same time."""
     save_inputs(tmp_path, 3)
     jobs = save_jobs(tmp_path, each_best(3))
-    monkeypatch.setattr("dmlcpu.jobs.run.serve", serving.hanging)
+    monkeypatch.setattr("dmlcpu.jobs.outcomes.serve", serving.hanging)
     result = run_jobs(jobs, timeout=8)
     assert (result.done, list(map(str, result.failures))) == (2, [f"{jobs}:2 (0001): took longer than 8 s"])
     assert sorted(contents(tmp_path / "out")) == ["0000.npz", "0002.npz"]
