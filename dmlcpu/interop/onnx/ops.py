@@ -7,17 +7,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 from onnx.reference.op_run import OpRun
-from onnx.reference.ops.op_argmax import ArgMax_12 as _ReferenceArgMax
-from onnx.reference.ops.op_argmin import ArgMin_12 as _ReferenceArgMin
-from onnx.reference.ops.op_dequantize_linear import DequantizeLinear_25 as _ReferenceDequantizeLinear
-from onnx.reference.ops.op_dynamic_quantize_linear import DynamicQuantizeLinear as _ReferenceDynamicQuantizeLinear
-from onnx.reference.ops.op_gather_elements import GatherElements as _ReferenceGatherElements
-from onnx.reference.ops.op_matmul_integer import MatMulInteger as _ReferenceMatMulInteger
-from onnx.reference.ops.op_qlinear_matmul import QLinearMatMul as _ReferenceQLinearMatMul
-from onnx.reference.ops.op_quantize_linear import QuantizeLinear_25 as _ReferenceQuantizeLinear
-from onnx.reference.ops.op_scatter_elements import ScatterElements as _ReferenceScatterElements
-from onnx.reference.ops.op_scatternd import ScatterND as _ReferenceScatterND
-from onnx.reference.ops.op_topk import TopK_11 as _ReferenceTopK
+from onnx.reference.ops import load_op
 
 from dmlcpu.annotations import Reduction
 from dmlcpu.common.arguments import Array, as_axis
@@ -42,62 +32,56 @@ from dmlcpu.products.packing import PackedMatrix
 
 
 class _Operator(OpRun):  # type: ignore[misc]
-    """The base of operators: `compute` calls the function.
+    """The base of operators: `_compute` calls the function. What that does not support, ONNX's own class computes."""
 
-    If it raises an UnsupportedError or a TypeError, ONNX's own `_run` computes the results.
-    """
+    own = ""  # ONNX's class if it has another name
 
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
         try:
-            return self.compute(*inputs, **attributes)  # type: ignore[no-any-return]
+            return self._compute(*inputs, **attributes)  # type: ignore[no-any-return]
         except (UnsupportedError, TypeError):  # strings, for instance
-            return super()._run(*inputs, **attributes)  # type: ignore[no-any-return]
+            if self.op_domain:
+                raise
+            node = load_op("", self.own or self.op_type)(self.onnx_node, self.run_params)
+            return node._run(*inputs, **attributes)  # type: ignore[no-any-return]
 
 
-class TopK(_Operator, _ReferenceTopK):  # type: ignore[misc]
+class TopK(_Operator):
     """ONNX TopK, versions 1 to 24, by `dmlcpu.top_k`."""
 
-    def _run(self, data: Array, k: Any, **attributes: Any) -> tuple[Any, ...]:
+    def _compute(self, data: Array, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1) -> TopKResult:
         if np.size(k) != 1:  # in version 1 k is an attribute
             raise BindingError("TopK", "K.shape", str(np.shape(k)), "(1,)")
-        return super()._run(data, [int(np.asarray(k).item())], **attributes)
-
-    def compute(self, data: Array, k: list[int], axis: int = -1, largest: int = 1, sorted: int = 1) -> TopKResult:
-        """Return values and indices."""
-        return top_k(data, k[0], axis=axis, largest=bool(largest), sorted=bool(sorted))
+        return top_k(data, int(np.asarray(k).item()), axis=axis, largest=bool(largest), sorted=bool(sorted))
 
 
-class ArgMax(_Operator, _ReferenceArgMax):  # type: ignore[misc]
+class ArgMax(_Operator):
     """ONNX ArgMax, versions 1 to 13, by `dmlcpu.argmax`."""
 
-    def compute(self, data: Array, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> tuple[Array]:
-        """Return the places of the greatest elements."""
+    def _compute(self, data: Array, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> tuple[Array]:
         return (argmax(data, axis=axis, keepdims=bool(keepdims), select_last=bool(select_last_index)),)
 
 
-class ArgMin(_Operator, _ReferenceArgMin):  # type: ignore[misc]
+class ArgMin(_Operator):
     """ONNX ArgMin, versions 1 to 13, by `dmlcpu.argmin`."""
 
-    def compute(self, data: Array, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> tuple[Array]:
-        """Return the places of the smallest elements."""
+    def _compute(self, data: Array, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> tuple[Array]:
         return (argmin(data, axis=axis, keepdims=bool(keepdims), select_last=bool(select_last_index)),)
 
 
-class ScatterND(_Operator, _ReferenceScatterND):  # type: ignore[misc]
+class ScatterND(_Operator):
     """ONNX ScatterND, versions 11 to 18, by `dmlcpu.scatter_nd`."""
 
-    def compute(self, data: Array, indices: Array, updates: Array, reduction: Reduction = "none") -> tuple[Array]:
-        """Return the updated copy of data."""
+    def _compute(self, data: Array, indices: Array, updates: Array, reduction: Reduction = "none") -> tuple[Array]:
         return (scatter_nd(data, indices, updates, reduction=reduction),)
 
 
-class ScatterElements(_Operator, _ReferenceScatterElements):  # type: ignore[misc]
+class ScatterElements(_Operator):
     """ONNX ScatterElements, versions 11 to 18, by `dmlcpu.scatter_elements`."""
 
-    def compute(
+    def _compute(
         self, data: Array, indices: Array, updates: Array, axis: int = 0, reduction: Reduction = "none"
     ) -> tuple[Array]:
-        """Return the updated copy of data."""
         run = partial(scatter_elements, data, indices, updates, axis=axis, reduction=reduction)
         return (_of_elements(type(self).__name__, run, data, indices, axis),)
 
@@ -105,12 +89,13 @@ class ScatterElements(_Operator, _ReferenceScatterElements):  # type: ignore[mis
 class Scatter(ScatterElements):
     """ONNX Scatter, versions 9 and 10: the older name of ScatterElements, which the evaluator lacks."""
 
+    own = "ScatterElements"
 
-class GatherElements(_Operator, _ReferenceGatherElements):  # type: ignore[misc]
+
+class GatherElements(_Operator):
     """ONNX GatherElements, versions 11 and 13, by `dmlcpu.gather_elements`."""
 
-    def compute(self, data: Array, indices: Array, axis: int = 0) -> tuple[Array]:
-        """Return the elements."""
+    def _compute(self, data: Array, indices: Array, axis: int = 0) -> tuple[Array]:
         return (
             _of_elements("GatherElements", partial(gather_elements, data, indices, axis=axis), data, indices, axis),
         )
@@ -146,23 +131,21 @@ class Product(_Operator):
         return [*operands[: self.B], b, *operands[self.B + 1 :]]
 
 
-class QLinearMatMul(Product, _ReferenceQLinearMatMul):  # type: ignore[misc]
+class QLinearMatMul(Product):
     """ONNX QLinearMatMul, versions 10 and 21, by `dmlcpu.quantized_matmul`."""
 
     B = 3
 
-    def compute(self, *operands: Array) -> tuple[Array]:
-        """Return the quantized product."""
+    def _compute(self, *operands: Array) -> tuple[Array]:
         return (quantized_matmul(*self.with_packed(*operands)),)
 
 
-class MatMulInteger(Product, _ReferenceMatMulInteger):  # type: ignore[misc]
+class MatMulInteger(Product):
     """ONNX MatMulInteger, version 10, by `dmlcpu.matmul_integer`."""
 
     B = 1
 
-    def compute(self, *operands: Array) -> tuple[Array]:
-        """Return the product; zero points may be missing."""
+    def _compute(self, *operands: Array) -> tuple[Array]:
         a, b, a_zero, b_zero = (*self.with_packed(*operands), None, None)[:4]
         return (matmul_integer(a, a_zero, b, b_zero),)
 
@@ -249,10 +232,10 @@ class _Quantizer(_Operator):
             return found
 
 
-class QuantizeLinear(_Quantizer, _ReferenceQuantizeLinear):  # type: ignore[misc]
+class QuantizeLinear(_Quantizer):
     """ONNX QuantizeLinear, versions 10 to 25, by `dmlcpu.quantize_linear`; ONNX computes float8 and others."""
 
-    def compute(
+    def _compute(
         self,
         x: Array,
         y_scale: Array,
@@ -262,7 +245,6 @@ class QuantizeLinear(_Quantizer, _ReferenceQuantizeLinear):  # type: ignore[misc
         saturate: int = 1,
         **layout: Any,
     ) -> tuple[Array]:
-        """Return the quantized tensor. layout: axis and block size."""
         dtype = y_zero_point.dtype if y_zero_point is not None else _type(output_dtype)
         along = _along(y_scale, y_zero_point, **layout)
         if not precision:  # from version 23 on the scale's type; before, float32, as in ONNX Runtime
@@ -285,13 +267,12 @@ def _quotients(x: Array, scale: Array, dtype: Any, axis: int | None = None, bloc
         return quotients
 
 
-class DequantizeLinear(_Operator, _ReferenceDequantizeLinear):  # type: ignore[misc]
+class DequantizeLinear(_Operator):
     """ONNX DequantizeLinear, versions 10 to 25, by `dmlcpu.dequantize_linear`; ONNX computes float8 and others."""
 
-    def compute(
+    def _compute(
         self, x: Array, x_scale: Array, x_zero_point: Array | None = None, output_dtype: int | None = 0, **layout: Any
     ) -> tuple[Array]:
-        """Return the tensor of floats. layout: axis and block size."""
         dtype = _type(output_dtype) or x_scale.dtype
         along = _along(x_scale, x_zero_point, **layout)
         return (dequantize_linear(x, x_scale, x_zero_point, **along, out_dtype=dtype),)
@@ -310,11 +291,10 @@ def _along(scale: Array, zero_point: Array | None, axis: int = 1, block_size: in
     return {} if is_one else {"axis": axis}
 
 
-class DynamicQuantizeLinear(_Quantizer, _ReferenceDynamicQuantizeLinear):  # type: ignore[misc]
+class DynamicQuantizeLinear(_Quantizer):
     """ONNX DynamicQuantizeLinear, version 11, by `dmlcpu.dynamic_quantize_linear`."""
 
-    def compute(self, x: Array) -> DynamicQuantized:
-        """Return integers, scale and zero point."""
+    def _compute(self, x: Array) -> DynamicQuantized:
         return dynamic_quantize_linear(x)
 
 
