@@ -1,7 +1,6 @@
 """Operators for ONNX's reference evaluator, which otherwise computes them in plain NumPy."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,9 @@ from onnx.reference.op_run import OpRun
 from onnx.reference.ops import load_op
 
 from dmlcpu.annotations import Reduction
-from dmlcpu.common.arguments import Array, as_axis
+from dmlcpu.common.arguments import Array
 from dmlcpu.common.parameters import as_floats, check_scale
-from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError, UnsupportedError
-from dmlcpu.indexing.elements import check_indices
+from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.interop.onnx.runtime import run_alone
 from dmlcpu.operators.argmax.function import argmax
 from dmlcpu.operators.argmin.function import argmin
@@ -82,8 +80,7 @@ class ScatterElements(_Operator):
     def _compute(
         self, data: Array, indices: Array, updates: Array, axis: int = 0, reduction: Reduction = "none"
     ) -> tuple[Array]:
-        run = partial(scatter_elements, data, indices, updates, axis=axis, reduction=reduction)
-        return (_of_elements(type(self).__name__, run, data, indices, axis),)
+        return _of_elements(self.op_type, scatter_elements, data, indices, updates, axis=axis, reduction=reduction)
 
 
 class Scatter(ScatterElements):
@@ -96,23 +93,21 @@ class GatherElements(_Operator):
     """ONNX GatherElements, versions 11 and 13, by `dmlcpu.gather_elements`."""
 
     def _compute(self, data: Array, indices: Array, axis: int = 0) -> tuple[Array]:
-        return (
-            _of_elements("GatherElements", partial(gather_elements, data, indices, axis=axis), data, indices, axis),
-        )
+        return _of_elements("GatherElements", gather_elements, data, indices, axis=axis)
 
 
-def _of_elements(operator: str, run: Callable[[], Array], data: Array, indices: Array, axis: int) -> Array:
-    """Return what a function returns; errors about indices name ONNX's operator."""
-    axis = as_axis(operator, "axis", axis, "data", data.ndim)
-    if indices.dtype.kind not in "iu":
-        raise BindingError(operator, "indices.dtype", str(indices.dtype), "int32, int64")
+def _of_elements(
+    operator: str, run: Callable[..., Array], data: Array, indices: Array, *updates: Array, **options: Any
+) -> tuple[Array]:
+    """Return what a function returns; its errors name ONNX's operator."""
     if indices.ndim != data.ndim:
         raise BindingError(operator, "indices.ndim", str(indices.ndim), f"{data.ndim}, as data has")
     try:
-        return run()
-    except IndexOutOfRangeError:
-        check_indices(operator, indices, axis, data.shape[axis])
+        return (run(data, indices, *updates, **options),)
+    except UnsupportedError:
         raise
+    except DmlError as error:
+        raise type(error)(operator, error.field, error.found, error.allowed) from error
 
 
 class Product(_Operator):
