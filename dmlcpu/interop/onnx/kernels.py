@@ -8,7 +8,7 @@ from onnx.reference import ReferenceEvaluator
 
 from dmlcpu.common.data_types import BYTE_TYPES
 from dmlcpu.interop.onnx.graphs import described
-from dmlcpu.interop.onnx.ops import OPS, Product
+from dmlcpu.interop.onnx.ops import OPS
 from dmlcpu.products.packing import PackedMatrix, pack_b
 
 
@@ -31,7 +31,7 @@ class Kernels:
         for node in evaluator.rt_nodes_:
             attributes = {name: getattr(node, name) for name in node.attributes_names_}
             self._calls.append((node, attributes, tuple(node.input), tuple(node.output)))
-            b = node.input[node.B] if isinstance(node, Product) else ""
+            b = "" if node.B is None else node.input[node.B]
             weights = None if b in evaluator.input_names else arrays.get(b)  # an input may be given another value
             if weights is not None and weights.ndim >= 2 and weights.dtype.name in BYTE_TYPES:
                 packed[b] = packed.get(b) or pack_b(node.oriented(fast.get(b, weights)))

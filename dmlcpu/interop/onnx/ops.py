@@ -33,10 +33,19 @@ class _Operator(OpRun):  # type: ignore[misc]
     """The base of operators: `_compute` calls the function. What that does not support, ONNX's own class computes."""
 
     own = ""  # ONNX's class if it has another name
+    B: int | None = None  # the place of a product's B among its inputs; `Kernels` packs it once if it is constant
+    packed: PackedMatrix | None = None
+
+    def oriented(self, b: Array) -> Array:
+        """Return B as it is multiplied and packed: transposed if a QGemm says so."""
+        return b.T if getattr(self, "transB", 0) else b
 
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
+        operands = [*inputs]
+        if self.B is not None:
+            operands[self.B] = self.oriented(operands[self.B]) if self.packed is None else self.packed
         try:
-            return self._compute(*inputs, **attributes)  # type: ignore[no-any-return]
+            return self._compute(*operands, **attributes)  # type: ignore[no-any-return]
         except (UnsupportedError, TypeError):  # strings, for instance
             if self.op_domain:
                 raise
@@ -110,57 +119,39 @@ def _of_elements(
         raise type(error)(operator, error.field, error.found, error.allowed) from error
 
 
-class Product(_Operator):
-    """The base of products. `Kernels` packs a constant input B once."""
-
-    B: int  # its number among the inputs
-    packed: PackedMatrix | None = None
-
-    def oriented(self, b: Array) -> Array:
-        """Return B as it is multiplied and packed."""
-        return b
-
-    def with_packed(self, *operands: Any) -> list[Any]:
-        """Return the inputs, with B as the kernels read it fastest."""
-        b = self.oriented(operands[self.B]) if self.packed is None else self.packed
-        return [*operands[: self.B], b, *operands[self.B + 1 :]]
-
-
-class QLinearMatMul(Product):
+class QLinearMatMul(_Operator):
     """ONNX QLinearMatMul, versions 10 and 21, by `dmlcpu.quantized_matmul`."""
 
     B = 3
 
-    def _compute(self, *operands: Array) -> tuple[Array]:
-        return (quantized_matmul(*self.with_packed(*operands)),)
+    def _compute(self, *operands: Any) -> tuple[Array]:
+        return (quantized_matmul(*operands),)
 
 
-class MatMulInteger(Product):
+class MatMulInteger(_Operator):
     """ONNX MatMulInteger, version 10, by `dmlcpu.matmul_integer`."""
 
     B = 1
 
-    def _compute(self, *operands: Array) -> tuple[Array]:
-        a, b, a_zero, b_zero = (*self.with_packed(*operands), None, None)[:4]
+    def _compute(self, a: Array, b: Array, a_zero: Any = None, b_zero: Any = None) -> tuple[Array]:
         return (matmul_integer(a, a_zero, b, b_zero),)
 
 
-class MatMulIntegerToFloat(Product):
+class MatMulIntegerToFloat(_Operator):
     """MatMulIntegerToFloat of ONNX Runtime's domain, version 1, by `dmlcpu.matmul_integer_to_float`."""
 
     op_domain = "com.microsoft"
     B = 1
 
-    def _run(self, *operands: Array) -> tuple[Array]:
-        """Return the scaled product; zero points and bias may be missing. ONNX has no operator to fall back on."""
-        a, b, a_scale, b_scale, a_zero, b_zero, bias = (*self.with_packed(*operands), None, None, None)[:7]
+    def _compute(self, a: Array, b: Array, a_scale: Array, b_scale: Array, *optional: Any) -> tuple[Array]:
+        a_zero, b_zero, bias = (*optional, None, None, None)[:3]
         return (matmul_integer_to_float(a, a_scale, a_zero, b, b_scale, b_zero, bias),)
 
 
 _QUANTIZER = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "scale", "zero_point"])
 
 
-class DynamicQuantizeMatMul(Product):
+class DynamicQuantizeMatMul(_Operator):
     """DynamicQuantizeMatMul of ONNX Runtime's domain, version 1, by `dmlcpu.dynamic_quantize_matmul`.
 
     The function refuses floats without a range (NaN, infinities). ONNX Runtime, if installed, quantizes them.
@@ -169,32 +160,24 @@ class DynamicQuantizeMatMul(Product):
     op_domain = "com.microsoft"
     B = 1
 
-    def _run(self, *operands: Array) -> tuple[Array]:
-        """Return the scaled product; zero point and bias may be missing. ONNX has no operator to fall back on."""
-        x, *others = (*self.with_packed(*operands), None, None)[:5]
+    def _compute(self, x: Array, *operands: Any) -> tuple[Array]:
         try:
-            return (dynamic_quantize_matmul(x, *others),)
+            return (dynamic_quantize_matmul(x, *operands),)
         except DmlError as error:
             is_of_x = error.field.partition("[")[0] == "x"
             if not is_of_x or (found := run_alone(_QUANTIZER, [x], {"": 11})) is None:
                 raise
-            return (matmul_integer_to_float(*found, *others),)
+            return (matmul_integer_to_float(*found, *operands),)
 
 
-class QGemm(Product):
+class QGemm(_Operator):
     """QGemm of ONNX Runtime's domain, version 1: a product with C added to its sums, which are exact."""
 
     op_domain = "com.microsoft"
     B = 3
 
-    def oriented(self, b: Array) -> Array:
-        """Return B, transposed if the node says so."""
-        return b.T if getattr(self, "transB", 0) else b
-
-    def _run(self, *operands: Array, alpha: float = 1.0, transA: int = 0, transB: int = 0) -> tuple[Array]:
-        """Return the quantized product; floats without a scale of Y. ONNX has no operator to fall back on."""
-        given = (*self.with_packed(*operands), None, None, None)[:9]
-        a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = given
+    def _compute(self, *operands: Any, alpha: float = 1.0, transA: int = 0, transB: int = 0) -> tuple[Array]:
+        a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = (*operands, None, None, None)[:9]
         a = a.T if transA else a
         if c is None and y_scale is not None and alpha == 1:
             return (quantized_matmul(a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero),)
