@@ -1,5 +1,6 @@
 """Operators for ONNX's reference evaluator, which otherwise computes them in plain NumPy."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -30,8 +31,13 @@ from dmlcpu.products.packing import PackedMatrix
 
 
 class _Operator(OpRun):  # type: ignore[misc]
-    """The base of operators: `_compute` calls the function. What that does not support, ONNX's own class computes."""
+    """The base of operators: `_compute` calls the function.
 
+    What that does not support, ONNX's own class computes. What quantizers refuse (NaN, infinities, scales of 0), for
+    which ONNX defines no result, ONNX Runtime computes if it is installed.
+    """
+
+    quantizes = False
     own = ""  # ONNX's class if it has another name
     B: int | None = None  # the place of a product's B among its inputs; `Kernels` packs it once if it is constant
     packed: PackedMatrix | None = None
@@ -51,6 +57,11 @@ class _Operator(OpRun):  # type: ignore[misc]
                 raise
             node = load_op("", self.own or self.op_type)(self.onnx_node, self.run_params)
             return node._run(*inputs, **attributes)  # type: ignore[no-any-return]
+        except DmlError:
+            if self.quantizes:
+                with contextlib.suppress(Exception):  # its errors have no class in common
+                    return run_alone(self.onnx_node, inputs, self.run_params["opsets"])
+            raise
 
 
 class TopK(_Operator):
@@ -148,26 +159,15 @@ class MatMulIntegerToFloat(_Operator):
         return (matmul_integer_to_float(a, a_scale, a_zero, b, b_scale, b_zero, bias),)
 
 
-_QUANTIZER = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "scale", "zero_point"])
-
-
 class DynamicQuantizeMatMul(_Operator):
-    """DynamicQuantizeMatMul of ONNX Runtime's domain, version 1, by `dmlcpu.dynamic_quantize_matmul`.
-
-    The function refuses floats without a range (NaN, infinities). ONNX Runtime, if installed, quantizes them.
-    """
+    """DynamicQuantizeMatMul of ONNX Runtime's domain, version 1, by `dmlcpu.dynamic_quantize_matmul`."""
 
     op_domain = "com.microsoft"
+    quantizes = True
     B = 1
 
-    def _compute(self, x: Array, *operands: Any) -> tuple[Array]:
-        try:
-            return (dynamic_quantize_matmul(x, *operands),)
-        except DmlError as error:
-            is_of_x = error.field.partition("[")[0] == "x"
-            if not is_of_x or (found := run_alone(_QUANTIZER, [x], {"": 11})) is None:
-                raise
-            return (matmul_integer_to_float(*found, *operands),)
+    def _compute(self, *operands: Any) -> tuple[Array]:
+        return (dynamic_quantize_matmul(*operands),)
 
 
 class QGemm(_Operator):
@@ -195,23 +195,10 @@ class QGemm(_Operator):
         return (np.clip(numbers, lowest, np.iinfo(dtype).max, out=numbers).astype(dtype),)
 
 
-class _Quantizer(_Operator):
-    """The base of quantizers. ONNX Runtime, if installed, computes what the function refuses.
-
-    These are NaN, infinities and scales of 0, for which ONNX defines no result.
-    """
-
-    def _run(self, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
-        try:
-            return super()._run(*inputs, **attributes)
-        except DmlError:
-            if (found := run_alone(self.onnx_node, inputs, self.run_params["opsets"])) is None:
-                raise
-            return found
-
-
-class QuantizeLinear(_Quantizer):
+class QuantizeLinear(_Operator):
     """ONNX QuantizeLinear, versions 10 to 25, by `dmlcpu.quantize_linear`; ONNX computes float8 and others."""
+
+    quantizes = True
 
     def _compute(
         self,
@@ -269,8 +256,10 @@ def _along(scale: Array, zero_point: Array | None, axis: int = 1, block_size: in
     return {} if is_one else {"axis": axis}
 
 
-class DynamicQuantizeLinear(_Quantizer):
+class DynamicQuantizeLinear(_Operator):
     """ONNX DynamicQuantizeLinear, version 11, by `dmlcpu.dynamic_quantize_linear`."""
+
+    quantizes = True
 
     def _compute(self, x: Array) -> DynamicQuantized:
         return dynamic_quantize_linear(x)
