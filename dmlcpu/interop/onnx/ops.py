@@ -188,11 +188,7 @@ class QGemm(_Operator):
             if y_scale is None:
                 return (numbers * scale,)
             numbers *= scale / y_scale
-        dtype = a.dtype if y_zero is None else y_zero.dtype
-        lowest, zero = np.iinfo(dtype).min, 0 if y_zero is None else float(y_zero.item())
-        np.rint(numbers, out=numbers)
-        numbers += zero
-        return (np.clip(numbers, lowest, np.iinfo(dtype).max, out=numbers).astype(dtype),)
+        return (quantize_linear(numbers, np.float32(1), y_zero, out_dtype=a.dtype),)
 
 
 class QuantizeLinear(_Operator):
