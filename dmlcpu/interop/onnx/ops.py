@@ -29,6 +29,9 @@ from dmlcpu.operators.scatter_nd.function import scatter_nd
 from dmlcpu.operators.top_k.function import TopK as TopKResult, top_k
 from dmlcpu.products.packing import PackedMatrix
 
+OPS: list[type[OpRun]] = []
+"""For ``onnx.reference.ReferenceEvaluator(model, new_ops=OPS)``."""
+
 
 class _Operator(OpRun):  # type: ignore[misc]
     """The base of operators: `_compute` calls the function.
@@ -41,6 +44,9 @@ class _Operator(OpRun):  # type: ignore[misc]
     own = ""  # ONNX's class if it has another name
     B: int | None = None  # the place of a product's B among its inputs; `Kernels` packs it once if it is constant
     packed: PackedMatrix | None = None
+
+    def __init_subclass__(cls) -> None:
+        OPS.append(cls)
 
     def oriented(self, b: Array) -> Array:
         """Return B as it is multiplied and packed: transposed if a QGemm says so."""
@@ -259,23 +265,3 @@ class DynamicQuantizeLinear(_Operator):
 
     def _compute(self, x: Array) -> DynamicQuantized:
         return dynamic_quantize_linear(x)
-
-
-OPS: list[type[OpRun]] = [
-    TopK,
-    ArgMax,
-    ArgMin,
-    ScatterND,
-    ScatterElements,
-    Scatter,
-    GatherElements,
-    QLinearMatMul,
-    MatMulInteger,
-    MatMulIntegerToFloat,
-    DynamicQuantizeMatMul,
-    QGemm,
-    QuantizeLinear,
-    DequantizeLinear,
-    DynamicQuantizeLinear,
-]
-"""For ``onnx.reference.ReferenceEvaluator(model, new_ops=OPS)``."""
