@@ -247,28 +247,6 @@ class Backend(base.Backend):  # type: ignore[misc]
         return BackendRep(model, Wanted(take, qdq, exact))
 
     @classmethod
-    def run_model(cls, model: Model, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
-        """Prepare a model and run it once; see `prepare` and `BackendRep.run`.
-
-        Parameters
-        ----------
-        model : onnx.ModelProto, bytes, str or os.PathLike
-            The model, or its file.
-        inputs : mapping of str to array, or sequence of arrays
-            By name, or in the model's order.
-        device : str, default "CPU"
-            In ONNX's notation.
-        **kwargs
-            No effect.
-
-        Returns
-        -------
-        tuple
-            The model's outputs.
-        """
-        return cls.prepare(model, device, **kwargs).run(inputs)
-
-    @classmethod
     def run_node(
         cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
     ) -> tuple[Any, ...]:
@@ -309,7 +287,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         version = kwargs.get("opset_version") or (
             onnx.defs.get_schema(node.op_type, domain).since_version if has_schema else 1
         )
-        return cls.run_model(model_of_node(node, feeds, {domain: version}), feeds, take=ALL)
+        return cls.prepare(model_of_node(node, feeds, {domain: version}), take=ALL).run(feeds)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
