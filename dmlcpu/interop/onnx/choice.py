@@ -9,7 +9,6 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from dmlcpu.common.arguments import Array
 from dmlcpu.errors import BindingError
 from dmlcpu.interop.onnx.cut import cut
 from dmlcpu.interop.onnx.graphs import MICROSOFT, NAME, bodies, constants_of, model_nodes, name_of, reads, result_of
@@ -64,12 +63,8 @@ class Wanted(NamedTuple):
 class Values:
     """The types, shapes and constants of a graph's values; joined: results of products that were floats."""
 
-    def __init__(
-        self, graph: onnx.GraphProto, types: Mapping[str, onnx.TypeProto], source: Source, joined: set[str]
-    ) -> None:
-        self.joined = joined
-        self.graph, self.constants = graph, constants_of(graph)
-        self._types, self._source = types, source
+    def __init__(self, graph: onnx.GraphProto, types: Mapping[str, onnx.TypeProto], joined: set[str]) -> None:
+        self.graph, self.constants, self.joined, self._types = graph, constants_of(graph), joined, types
 
     def dtype(self, name: str) -> int:
         """Return the type of a tensor's elements; 0 if it is not known."""
@@ -89,10 +84,6 @@ class Values:
         """Return the number of a tensor's elements."""
         shape = self.shape(name, size)
         return size if shape is None else math.prod(shape)
-
-    def array(self, name: str) -> Array:
-        """Return a constant."""
-        return numpy_helper.to_array(self._source.inner(self.constants[name]))  # type: ignore[no-any-return]
 
 
 def candidates(values: Values) -> list[onnx.NodeProto]:
@@ -209,7 +200,7 @@ def saturating(source: Source) -> set[str]:
             and len(tensor.dims) > 1
             and math.prod(tensor.dims) > 1
         ):
-            weights = numpy_helper.to_array(source.inner(tensor)).ravel()
+            weights = numpy_helper.to_array(tensor, source.folder).ravel()
             ordered = np.partition(weights, (1, -2)).astype(int)
             if ordered[-2:].sum() > _MOST or ordered[:2].sum() < -_MOST:
                 found.add(name)

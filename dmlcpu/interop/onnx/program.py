@@ -117,7 +117,7 @@ class Program:
             joined = {name for node in graph.node if name_of(node) == "QuantizeLinear" for name in node.output}
             join(model, qdq=wanted.qdq)
             types = types_of(package, model, source)
-            values = Values(graph, types, source, joined)
+            values = Values(graph, types, joined)
             threads = get_num_threads()
             taken = chosen(values, wanted, threads, lambda: cost_of_cut(package, threads))
             parts = cut(graph, values.constants, lambda node: result_of(node) in taken)
@@ -150,15 +150,14 @@ class Program:
         inputs = {each.name for each in model.graph.input}
         defaults = {each.name: each for each in model.graph.initializer if each.name in inputs}
         results = {name: constants[name] for name in self._results if name in constants}
-        self._values = {name: numpy_helper.to_array(source.inner(each)) for name, each in (defaults | results).items()}
+        self._values = {name: numpy_helper.to_array(each, source.folder) for name, each in (defaults | results).items()}
         steps, later = [], {*self._results}
         for part in reversed(parts):
             for name in {*part.inputs, *(part.outputs if package else ())} - types.keys():
                 raise TypeError(f"ONNX Runtime does not exchange {name!r} with NumPy")
             small = model_of(part, model, constants, types)
             if part.is_ours:
-                for each in small.graph.initializer:
-                    each.CopyFrom(source.inner(each))
+                onnx.load_external_data_for_model(small, source.folder)
                 runner: _Runner = Kernels(small)
                 self.counts[DMLCPU].update(map(name_of, part.nodes))
             else:

@@ -85,11 +85,12 @@ def types_of(package: ModuleType, model: onnx.ModelProto, source: Source) -> dic
     graph.input.extend(model.graph.input)
     for each in constants_of(model.graph).values():  # of large ones only types and shapes count
         if np.prod(each.dims, dtype=np.int64) <= _SMALL:
-            graph.initializer.append(source.inner(each))
+            graph.initializer.append(each)
         else:
             graph.input.append(helper.make_tensor_value_info(each.name, each.data_type, each.dims))
     made = {name for node in model.graph.node for name in node.output if name}
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(made))
+    onnx.load_external_data_for_model(asked, source.folder)
     options = {"graph_optimization_level": package.GraphOptimizationLevel.ORT_DISABLE_ALL}
     session = session_of(package, asked.SerializeToString(), options)
     values = (*session.get_inputs(), *session.get_outputs())
