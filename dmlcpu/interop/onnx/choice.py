@@ -11,7 +11,17 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dmlcpu.errors import BindingError
 from dmlcpu.interop.onnx.cut import cut
-from dmlcpu.interop.onnx.graphs import MICROSOFT, NAME, bodies, constants_of, model_nodes, name_of, reads, result_of
+from dmlcpu.interop.onnx.graphs import (
+    MICROSOFT,
+    NAME,
+    attribute,
+    bodies,
+    constants_of,
+    model_nodes,
+    name_of,
+    reads,
+    result_of,
+)
 from dmlcpu.interop.onnx.loading import Source
 from dmlcpu.kernels.gemm.table import TARGETS
 from dmlcpu.runtime.isa import Isa, allowed, detected
@@ -160,7 +170,7 @@ def _is_wrong(node: onnx.NodeProto, values: Values, threads: int) -> bool:
     """Return whether ONNX Runtime's result may be wrong on this processor, however it is set."""
     name = name_of(node)
     if name == "ScatterND":  # threads that reduce into one place lose updates
-        is_reduction = any(each.name == "reduction" and each.s != b"none" for each in node.attribute)
+        is_reduction = attribute(node, "reduction", b"none") != b"none"
         return is_reduction and threads > 1 and values.elements(node.input[2], _SIZES[-1]) >= _RACES
     if name not in PRODUCTS:
         return False
@@ -207,16 +217,12 @@ def saturating(source: Source) -> set[str]:
     return found
 
 
-def _is_turned(node: onnx.NodeProto) -> bool:
-    return any(each.name == "transB" and each.i for each in node.attribute)
-
-
 def _gain(node: onnx.NodeProto, values: Values, size: int) -> float:
     """Return by how many nanoseconds this node is faster here than in ONNX Runtime."""
     match name_of(node):
         case "TopK":
             shape = values.shape(node.input[0], size) or (size,)
-            axis = next((each.i for each in node.attribute if each.name == "axis"), -1)
+            axis = attribute(node, "axis", -1)
             return (_OF_TOP_K * math.prod(shape) if shape[axis] >= _LONG_ROW else 0) - _CALL
         case "ScatterElements" | "Scatter":
             return _OF_ELEMENT * values.elements(node.input[1], size) - _CALL
@@ -231,7 +237,7 @@ def _gain_of_product(node: onnx.NodeProto, values: Values, size: int, a: int, b:
     shape = values.shape(node.input[b], size)
     if shape is None or len(shape) < 2:
         return 0
-    depth, columns = shape[-2:][::-1] if _is_turned(node) else shape[-2:]
+    depth, columns = shape[-2:][::-1] if attribute(node, "transB", 0) else shape[-2:]
     results = values.elements(node.input[a], size) // max(depth, 1) * columns
     if result_of(node) in values.joined:  # a MatMul between quantizers, of which ONNX Runtime makes uint8 by int8
         return 0

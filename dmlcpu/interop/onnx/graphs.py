@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
+from typing import Any
 
 import numpy as np
 import onnx
@@ -22,6 +23,11 @@ def name_of(node: onnx.NodeProto) -> str:
 def result_of(node: onnx.NodeProto) -> str:
     """Return the name of a node's first result, which no other node of its graph has."""
     return next(filter(None, node.output), "")
+
+
+def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
+    """Return a node's attribute; its default if it is missing."""
+    return next((helper.get_attribute_value(each) for each in node.attribute if each.name == name), default)
 
 
 def described(node: onnx.NodeProto) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import onnx
 from onnx import TensorProto, helper
 
-from dmlcpu.interop.onnx.graphs import MICROSOFT, constants_of, name_of, reads, result_of
+from dmlcpu.interop.onnx.graphs import MICROSOFT, attribute, constants_of, name_of, reads, result_of
 
 _BYTE_TYPES = (TensorProto.INT8, TensorProto.UINT8)
 _FLOAT_TYPES = (TensorProto.FLOAT,)
@@ -75,10 +75,9 @@ def _scaled_product(product: onnx.NodeProto, values: _Values) -> onnx.NodeProto 
     """MatMulInteger, Cast, Mul by the scales, and Add of a bias, as quantize_dynamic writes them, are one product."""
     shape = values.shape(product.input[1], _BYTE_TYPES)
     cast = values.read_by(product.output[0], "Cast")
-    scaled = values.read_by(cast.output[0], "Mul") if cast is not None else None
+    is_to_float = cast is not None and attribute(cast, "to", 0) == TensorProto.FLOAT
+    scaled = values.read_by(cast.output[0], "Mul") if is_to_float else None
     if shape is None or len(shape) != 2 or shape[0] > _MOST_PRODUCTS or cast is None or scaled is None:
-        return None
-    if [each.i for each in cast.attribute if each.name == "to"] != [TensorProto.FLOAT]:
         return None
     scales = [name for name in scaled.input if name != cast.output[0]]
     multiplied = values.made_by(scales[0], "Mul") if len(scales) == 1 else None
@@ -121,7 +120,7 @@ def _product_between_quantizers(product: onnx.NodeProto, values: _Values) -> onn
     numbers = [name for node in (a, last) for name in node.input[1:3]]
     if shape is None or len(shape) != 2 or {values.shape(name, _FLOAT_TYPES + _BYTE_TYPES) for name in numbers} != {()}:
         return None
-    axis = next((each.i for each in b.attribute if each.name == "axis"), 1)
+    axis = attribute(b, "axis", 1)
     of_b = {values.shape(b.input[1], _FLOAT_TYPES), values.shape(b.input[2], _BYTE_TYPES)}
     if of_b != {()} and (of_b != {(shape[1],)} or axis not in (1, -1)):
         return None
