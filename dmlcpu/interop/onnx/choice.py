@@ -36,13 +36,6 @@ PRODUCTS = {
 }
 TAKEN = {"TopK", "ScatterND", "ScatterElements", "Scatter", *PRODUCTS}
 _DYNAMIC = "DynamicQuantizeLinear"
-EXACT = "ONNX Runtime is set to be exact"
-INEXACT = "it may saturate: ONNX Runtime refuses to be exact in a model that also multiplies int8 by int8"
-ALLOWED = "it may saturate, as exact=False allows"
-FASTER = "ONNX Runtime is faster here"
-_JOINED = "ONNX Runtime joins it with its neighbours"
-# Why nodes that there is a kernel for were left to ONNX Runtime.
-WHY_LEFT = {"QuantizeLinear": _JOINED, "DequantizeLinear": _JOINED, _DYNAMIC: "other nodes read its result"}
 
 AUTO, ALL = "auto", "all"
 _SIZES = 1, 256  # what a size that the model leaves open may be: the choice has to pay with each of them

@@ -11,21 +11,7 @@ import onnx
 from onnx import numpy_helper
 
 from dmlcpu.errors import DmlError, UnsupportedError
-from dmlcpu.interop.onnx.choice import (
-    ALL,
-    ALLOWED,
-    AUTO,
-    EXACT,
-    FASTER,
-    INEXACT,
-    TAKEN,
-    WHY_LEFT,
-    Values,
-    Wanted,
-    candidates,
-    chosen,
-    saturating,
-)
+from dmlcpu.interop.onnx.choice import ALL, AUTO, TAKEN, Values, Wanted, candidates, chosen, saturating
 from dmlcpu.interop.onnx.costs import cost_of_cut
 from dmlcpu.interop.onnx.cut import Part, cut, model_of
 from dmlcpu.interop.onnx.graphs import NAME, completed, constants_of, model_nodes, name_of, nodes_inside, result_of
@@ -39,6 +25,13 @@ from dmlcpu.runtime.threads import get_num_threads
 _log = logging.getLogger("dmlcpu")
 
 DMLCPU, ONNXRUNTIME, PASSED_ON = "dmlcpu", "onnxruntime", "passed on"
+# Why nodes run in ONNX Runtime, or how.
+_EXACT = "ONNX Runtime is set to be exact"
+_INEXACT = "it may saturate: ONNX Runtime refuses to be exact in a model that also multiplies int8 by int8"
+_ALLOWED = "it may saturate, as exact=False allows"
+_FASTER = "ONNX Runtime is faster here"
+_JOINED = "ONNX Runtime joins it with its neighbours"
+_LEFT = {"QuantizeLinear": _JOINED, "DequantizeLinear": _JOINED, "DynamicQuantizeLinear": "other nodes read its result"}
 _Counts: TypeAlias = dict[str, Counter[str]]  # by what runs the nodes: operator -> nodes; passed on: reason -> nodes
 
 
@@ -73,7 +66,7 @@ class Program:
         self._steps: list[_Step] = []
         package = runtime()
         self._saturating = saturating(source) if package else set()
-        self._exact = EXACT if wanted.exact else ALLOWED
+        self._exact = _EXACT if wanted.exact else _ALLOWED
         if package is None:
             self._run_alone(source, qdq=wanted.qdq)
         elif not self._cut(package, source, wanted, options):
@@ -122,7 +115,7 @@ class Program:
             taken = chosen(values, wanted, threads, lambda: cost_of_cut(package, threads))
             parts = cut(graph, values.constants, lambda node: result_of(node) in taken)
             if not taken:
-                self.counts[PASSED_ON][f"left whole: {FASTER}"] += len(candidates(values))
+                self.counts[PASSED_ON][f"left whole: {_FASTER}"] += len(candidates(values))
                 return False
             self._add(parts, model, source, types, package, options)
         except DmlError:
@@ -133,7 +126,7 @@ class Program:
             return False
         self._count([node for part in parts if not part.is_ours for node in part.nodes], None)
         for node in candidates(values):
-            self.counts[PASSED_ON][f"{name_of(node)}: {FASTER}"] += result_of(node) not in taken
+            self.counts[PASSED_ON][f"{name_of(node)}: {_FASTER}"] += result_of(node) not in taken
         return True
 
     def _add(
@@ -169,11 +162,11 @@ class Program:
 
     def _session(self, package: ModuleType, given: bytes | str, options: Any, folder: str | None = None) -> Any:
         """Return a session, exact if products may saturate: ONNX Runtime refuses that if it also has int8 by int8."""
-        if not self._saturating or self._exact == ALLOWED:
+        if not self._saturating or self._exact == _ALLOWED:
             return session_of(package, given, options, folder=folder)
         with contextlib.suppress(Exception):  # its errors have no class in common
             return session_of(package, given, options, folder=folder, exact=True)
-        self._exact = INEXACT
+        self._exact = _INEXACT
         return session_of(package, given, options, folder=folder, exact=False)
 
     def _count(self, nodes: Sequence[onnx.NodeProto], whole: onnx.ModelProto | None) -> None:
@@ -184,7 +177,7 @@ class Program:
             if not self._saturating.isdisjoint(node.input):
                 self.counts[PASSED_ON][f"{name_of(node)}: {self._exact}"] += 1
         for node in nodes:
-            if whole is None and (why := WHY_LEFT.get(name_of(node))):
+            if whole is None and (why := _LEFT.get(name_of(node))):
                 self.counts[PASSED_ON][f"{name_of(node)}: {why}"] += 1
             for inner in nodes_inside(node):
                 if name_of(inner) in TAKEN:
