@@ -23,17 +23,11 @@ from dmlcpu.interop.onnx.graphs import (
     result_of,
 )
 from dmlcpu.interop.onnx.loading import Source
+from dmlcpu.interop.onnx.ops import BY_NAME
 from dmlcpu.kernels.gemm.table import TARGETS
 from dmlcpu.runtime.isa import Isa, allowed, detected
 
-# Products, by the places of A and B among their inputs.
-PRODUCTS = {
-    "QLinearMatMul": (0, 3),
-    "MatMulInteger": (0, 1),
-    f"{MICROSOFT}.MatMulIntegerToFloat": (0, 1),
-    f"{MICROSOFT}.DynamicQuantizeMatMul": (0, 1),
-    f"{MICROSOFT}.QGemm": (0, 3),
-}
+PRODUCTS = {name: operator.B for name, operator in BY_NAME.items() if operator.B}
 TAKEN = {"TopK", "ScatterND", "ScatterElements", "Scatter", *PRODUCTS}
 _DYNAMIC = "DynamicQuantizeLinear"
 
@@ -150,7 +144,7 @@ def _sessions(values: Values, taken: set[str]) -> int:
 
 def _types(node: onnx.NodeProto, values: Values) -> tuple[int, int]:
     """Return the types that a product multiplies: floats are quantized to uint8 before."""
-    a, b = (values.dtype(node.input[place]) for place in PRODUCTS[name_of(node)])
+    a, b = (values.dtype(node.input[place]) for place in (0, PRODUCTS[name_of(node)]))
     return TensorProto.UINT8 if a == TensorProto.FLOAT else a, b
 
 
@@ -167,7 +161,7 @@ def _is_wrong(node: onnx.NodeProto, values: Values, threads: int) -> bool:
         return is_reduction and threads > 1 and values.elements(node.input[2], _SIZES[-1]) >= _RACES
     if name not in PRODUCTS:
         return False
-    is_constant = node.input[PRODUCTS[name][1]] in values.constants
+    is_constant = node.input[PRODUCTS[name]] in values.constants
     return not is_constant and saturates() and _types(node, values) == (TensorProto.UINT8, TensorProto.INT8)
 
 
@@ -222,19 +216,19 @@ def _gain(node: onnx.NodeProto, values: Values, size: int) -> float:
         case "ScatterND":
             return 0
         case name:
-            return _gain_of_product(node, values, size, *PRODUCTS[name]) - _CALL
+            return _gain_of_product(node, values, size, PRODUCTS[name]) - _CALL
 
 
-def _gain_of_product(node: onnx.NodeProto, values: Values, size: int, a: int, b: int) -> float:
+def _gain_of_product(node: onnx.NodeProto, values: Values, size: int, b: int) -> float:
     """Return the gain of a product."""
     shape = values.shape(node.input[b], size)
     if shape is None or len(shape) < 2:
         return 0
     depth, columns = shape[-2:][::-1] if attribute(node, "transB", 0) else shape[-2:]
-    results = values.elements(node.input[a], size) // max(depth, 1) * columns
+    results = values.elements(node.input[0], size) // max(depth, 1) * columns
     if result_of(node) in values.joined:  # a MatMul between quantizers, of which ONNX Runtime makes uint8 by int8
         return 0
-    if values.dtype(node.input[a]) == values.dtype(node.input[b]) == TensorProto.INT8:
+    if values.dtype(node.input[0]) == values.dtype(node.input[b]) == TensorProto.INT8:
         rate = max(target.rate for target in TARGETS if target.unit.isa in allowed())
         return _OF_B * math.prod(shape) + results * depth * (_OF_PRODUCT - 1 / rate)
     is_by_column = (

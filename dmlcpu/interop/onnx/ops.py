@@ -265,3 +265,6 @@ class DynamicQuantizeLinear(_Operator):
 
     def _compute(self, x: Array) -> DynamicQuantized:
         return dynamic_quantize_linear(x)
+
+
+BY_NAME = {f"{each.op_domain}.{each.__name__}".lstrip("."): each for each in OPS}

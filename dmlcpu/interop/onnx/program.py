@@ -17,7 +17,7 @@ from dmlcpu.interop.onnx.cut import Part, cut, model_of
 from dmlcpu.interop.onnx.graphs import NAME, completed, constants_of, model_nodes, name_of, nodes_inside, result_of
 from dmlcpu.interop.onnx.kernels import Kernels
 from dmlcpu.interop.onnx.loading import Source
-from dmlcpu.interop.onnx.ops import OPS
+from dmlcpu.interop.onnx.ops import BY_NAME
 from dmlcpu.interop.onnx.patterns import join
 from dmlcpu.interop.onnx.runtime import runtime, session_of, types_of
 from dmlcpu.runtime.threads import get_num_threads
@@ -92,9 +92,8 @@ class Program:
         """Run all nodes on these kernels, because ONNX Runtime is not installed."""
         model = completed(source.proto)
         join(model, qdq=qdq)
-        known = {f"{each.op_domain}.{each.__name__}".lstrip(".") for each in OPS}
-        if others := {name_of(node) for node in model.graph.node} - known:
-            allowed = f"without the package onnxruntime {', '.join(sorted(known))}: pip install onnxruntime"
+        if others := {name_of(node) for node in model.graph.node} - BY_NAME.keys():
+            allowed = f"without the package onnxruntime {', '.join(sorted(BY_NAME))}: pip install onnxruntime"
             raise UnsupportedError(NAME, "a node", ", ".join(sorted(others)), allowed)
         types = {each.name: each.type for each in model.graph.input}
         self._add([Part(True, [*model.graph.node], [*types], self._results)], model, source, types)
