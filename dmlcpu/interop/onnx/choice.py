@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, numpy_helper
 
 from dmlcpu.errors import BindingError
 from dmlcpu.interop.onnx.cut import cut
@@ -24,6 +24,7 @@ from dmlcpu.interop.onnx.graphs import (
 )
 from dmlcpu.interop.onnx.loading import Source
 from dmlcpu.interop.onnx.ops import BY_NAME
+from dmlcpu.interop.onnx.runtime import NUMBERS
 from dmlcpu.kernels.gemm.table import TARGETS
 from dmlcpu.runtime.isa import Isa, allowed, detected
 
@@ -32,6 +33,7 @@ TAKEN = {"TopK", "ScatterND", "ScatterElements", "Scatter", *PRODUCTS}
 _DYNAMIC = "DynamicQuantizeLinear"
 
 AUTO, ALL = "auto", "all"
+_UNKNOWN = onnx.TypeProto()
 _SIZES = 1, 256  # what a size that the model leaves open may be: the choice has to pay with each of them
 _MARGIN = 2  # the gain has to be this many times what the cuts take: estimates hold within a factor of 2
 _VNNI = {Isa.AVXVNNI, Isa.AVX512VNNI, Isa.AMX}
@@ -65,17 +67,12 @@ class Values:
 
     def dtype(self, name: str) -> int:
         """Return the type of a tensor's elements; 0 if it is not known."""
-        if name in self.constants:
-            return int(self.constants[name].data_type)
-        return int(self._types[name].tensor_type.elem_type) if name in self._types else 0
+        return int(self._types.get(name, _UNKNOWN).tensor_type.elem_type)
 
     def shape(self, name: str, size: int) -> tuple[int, ...] | None:
         """Return a tensor's shape, with a size for dimensions that the model leaves open; None if it has none."""
-        if name in self.constants:
-            return tuple(self.constants[name].dims)
-        if name not in self._types or not self._types[name].tensor_type.HasField("shape"):
-            return None
-        return tuple(max(each.dim_value, 0) or size for each in self._types[name].tensor_type.shape.dim)
+        tensor = self._types.get(name, _UNKNOWN).tensor_type
+        return tuple(max(each.dim_value, 0) or size for each in tensor.shape.dim) if tensor.HasField("shape") else None
 
     def elements(self, name: str, size: int) -> int:
         """Return the number of a tensor's elements."""
@@ -85,13 +82,7 @@ class Values:
 
 def candidates(values: Values) -> list[onnx.NodeProto]:
     """Return the nodes that these kernels can run: of numbers that NumPy has."""
-    numbers = {helper.np_dtype_to_tensor_dtype(np.dtype(each)) for each in "?bBhHiIlLefd"}
-    return [node for node in values.graph.node if name_of(node) in TAKEN and values.dtype(reads_first(node)) in numbers]
-
-
-def reads_first(node: onnx.NodeProto) -> str:
-    """Return the input whose type is that of the node."""
-    return node.input[0] if node.input else ""
+    return [node for node in values.graph.node if name_of(node) in TAKEN and values.dtype(node.input[0]) in NUMBERS]
 
 
 def chosen(values: Values, wanted: Wanted, threads: int, cost_of_cut: Callable[[], int]) -> set[str]:

@@ -14,6 +14,8 @@ from dmlcpu.interop.onnx.loading import Source
 from dmlcpu.runtime.threads import get_num_threads
 
 _SMALL = 1024  # elements of a constant whose values may decide about shapes
+NUMBERS = {helper.np_dtype_to_tensor_dtype(np.dtype(each)) for each in "?bBhHiIqQefd"}
+_EXCHANGED = NUMBERS | {TensorProto.STRING}  # by NumPy and ONNX Runtime
 
 
 def runtime() -> ModuleType | None:
@@ -22,14 +24,6 @@ def runtime() -> ModuleType | None:
         return importlib.import_module("onnxruntime")
     except ImportError:
         return None
-
-
-# Types that NumPy and ONNX Runtime exchange.
-_EXCHANGED = {
-    *(TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BOOL, TensorProto.STRING),
-    *(TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64),
-    *(TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64),
-}
 
 
 def session_of(
@@ -77,24 +71,26 @@ def run_alone(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, 
 
 
 def types_of(package: ModuleType, model: onnx.ModelProto, source: Source) -> dict[str, onnx.TypeProto]:
-    """Return the types that ONNX Runtime gives the values of a graph, without those that it does not exchange."""
+    """Return the types of a graph's values, as ONNX Runtime finds them, without those that it does not exchange."""
     asked = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     graph = asked.graph
     graph.name = model.graph.name
     graph.node.extend(model.graph.node)
     graph.input.extend(model.graph.input)
-    for each in constants_of(model.graph).values():  # of large ones only types and shapes count
+    constants = constants_of(model.graph)
+    types = {name: helper.make_tensor_type_proto(each.data_type, each.dims) for name, each in constants.items()}
+    for name, each in constants.items():  # of large ones only types and shapes count
         if np.prod(each.dims, dtype=np.int64) <= _SMALL:
             graph.initializer.append(each)
         else:
-            graph.input.append(helper.make_tensor_value_info(each.name, each.data_type, each.dims))
+            graph.input.append(onnx.ValueInfoProto(name=name, type=types[name]))
     made = {name for node in model.graph.node for name in node.output if name}
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(made))
     onnx.load_external_data_for_model(asked, source.folder)
     options = {"graph_optimization_level": package.GraphOptimizationLevel.ORT_DISABLE_ALL}
     session = session_of(package, asked.SerializeToString(), options)
     values = (*session.get_inputs(), *session.get_outputs())
-    return {each.name: kind for each in values if (kind := _type(each.type, each.shape))}
+    return {each.name: kind for each in values if (kind := _type(each.type, each.shape))} | types
 
 
 _ELEMENTS = {"float": "FLOAT", "double": "DOUBLE"}  # others are named as ONNX names them
