@@ -1,6 +1,7 @@
 """ONNX Runtime, for what these kernels leave of a model."""
 
 import importlib
+import math
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from dmlcpu.interop.onnx.cut import Part, model_of
 from dmlcpu.interop.onnx.graphs import constants_of, model_of_node
 from dmlcpu.interop.onnx.loading import Source
 from dmlcpu.runtime.threads import get_num_threads
@@ -72,20 +74,13 @@ def run_alone(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, 
 
 def types_of(package: ModuleType, model: onnx.ModelProto, source: Source) -> dict[str, onnx.TypeProto]:
     """Return the types of a graph's values, as ONNX Runtime finds them, without those that it does not exchange."""
-    asked = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
-    graph = asked.graph
-    graph.name = model.graph.name
-    graph.node.extend(model.graph.node)
-    graph.input.extend(model.graph.input)
     constants = constants_of(model.graph)
     types = {name: helper.make_tensor_type_proto(each.data_type, each.dims) for name, each in constants.items()}
-    for name, each in constants.items():  # of large ones only types and shapes count
-        if np.prod(each.dims, dtype=np.int64) <= _SMALL:
-            graph.initializer.append(each)
-        else:
-            graph.input.append(onnx.ValueInfoProto(name=name, type=types[name]))
+    known = {each.name: each.type for each in model.graph.input} | types
+    small = {name: each for name, each in constants.items() if math.prod(each.dims) <= _SMALL}
     made = {name for node in model.graph.node for name in node.output if name}
-    graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(made))
+    inputs = [name for name in known if name not in small]  # of large constants only types and shapes count
+    asked = model_of(Part(False, [*model.graph.node], inputs, sorted(made)), model, small, known)
     onnx.load_external_data_for_model(asked, source.folder)
     options = {"graph_optimization_level": package.GraphOptimizationLevel.ORT_DISABLE_ALL}
     session = session_of(package, asked.SerializeToString(), options)
