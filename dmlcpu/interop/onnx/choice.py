@@ -30,7 +30,6 @@ from dmlcpu.runtime.isa import Isa, allowed, detected
 
 PRODUCTS = {name: operator.B for name, operator in BY_NAME.items() if operator.B}
 TAKEN = {"TopK", "ScatterND", "ScatterElements", "Scatter", *PRODUCTS}
-_DYNAMIC = "DynamicQuantizeLinear"
 
 AUTO, ALL = "auto", "all"
 _UNKNOWN = onnx.TypeProto()
@@ -87,34 +86,32 @@ def candidates(values: Values) -> list[onnx.NodeProto]:
 
 def chosen(values: Values, wanted: Wanted, threads: int, cost_of_cut: Callable[[], int]) -> set[str]:
     """Return the nodes that these kernels run, by their results."""
-    graph, able, take = values.graph, candidates(values), wanted.take
+    graph, able, take = values.graph, {result_of(node): node for node in candidates(values)}, wanted.take
     if take == ALL:
-        taken = {result_of(node) for node in able}
+        taken = {*able}
     elif take == AUTO:
-        must = {result_of(node) for node in able if _is_refused(node, values)}
-        if wanted.exact:
-            must |= {result_of(node) for node in able if _is_wrong(node, values, threads)}
+        must = {name for name, node in able.items() if _is_needed(node, values, threads, exact=wanted.exact)}
         taken = _paying(values, able, must, cost_of_cut)
     else:
-        asked = {result_of(node): node for node in able if {node.name, result_of(node)} & {*take}}
+        taken = {name for name, node in able.items() if not {node.name, name}.isdisjoint(take)}
+        known = taken | {able[name].name for name in taken}
         for name in take:
-            if all(name not in (node.name, result) for result, node in asked.items()):
-                raise BindingError(NAME, "take", repr(name), _listed([node.name or result_of(node) for node in able]))
-        taken = set(asked)
+            if name not in known:
+                names = ", ".join(node.name or result for result, node in able.items())
+                raise BindingError(NAME, "take", repr(name), names or "nothing: the model has no such nodes")
     if not taken:
         return taken
     left = {name for node in graph.node if result_of(node) not in taken for name in reads(node)}
     left |= {each.name for each in graph.output}
-    return taken | {
-        result_of(node) for node in graph.node if name_of(node) == _DYNAMIC and left.isdisjoint(node.output)
-    }
+    dynamic = [node for node in graph.node if name_of(node) == "DynamicQuantizeLinear"]
+    return taken | {result_of(node) for node in dynamic if left.isdisjoint(node.output)}
 
 
-def _paying(values: Values, able: list[onnx.NodeProto], must: set[str], cost_of_cut: Callable[[], int]) -> set[str]:
+def _paying(
+    values: Values, able: dict[str, onnx.NodeProto], must: set[str], cost_of_cut: Callable[[], int]
+) -> set[str]:
     """Return what must be taken and the nodes that make the whole model faster."""
-    gains = {
-        result_of(node): [_gain(node, values, size) for size in _SIZES] for node in able if result_of(node) not in must
-    }
+    gains = {name: [_gain(able[name], values, size) for size in _SIZES] for name in able.keys() - must}
     gains = {name: each for name, each in gains.items() if min(each) > 0}
     if not gains:
         return must
@@ -133,27 +130,20 @@ def _sessions(values: Values, taken: set[str]) -> int:
     return sum(not part.is_ours for part in parts)
 
 
-def _types(node: onnx.NodeProto, values: Values) -> tuple[int, int]:
-    """Return the types that a product multiplies: floats are quantized to uint8 before."""
-    a, b = (values.dtype(node.input[place]) for place in (0, PRODUCTS[name_of(node)]))
-    return TensorProto.UINT8 if a == TensorProto.FLOAT else a, b
-
-
-def _is_refused(node: onnx.NodeProto, values: Values) -> bool:
-    """Return whether ONNX Runtime has no kernel for a node: int8 by uint8."""
-    return name_of(node) in PRODUCTS and _types(node, values) == (TensorProto.INT8, TensorProto.UINT8)
-
-
-def _is_wrong(node: onnx.NodeProto, values: Values, threads: int) -> bool:
-    """Return whether ONNX Runtime's result may be wrong on this processor, however it is set."""
+def _is_needed(node: onnx.NodeProto, values: Values, threads: int, *, exact: bool) -> bool:
+    """Return whether ONNX Runtime has no kernel for a node, or, if exact, may compute it wrongly, however it is set."""
     name = name_of(node)
     if name == "ScatterND":  # threads that reduce into one place lose updates
         is_reduction = attribute(node, "reduction", b"none") != b"none"
-        return is_reduction and threads > 1 and values.elements(node.input[2], _SIZES[-1]) >= _RACES
+        return exact and is_reduction and threads > 1 and values.elements(node.input[2], _SIZES[-1]) >= _RACES
     if name not in PRODUCTS:
         return False
-    is_constant = node.input[PRODUCTS[name]] in values.constants
-    return not is_constant and saturates() and _types(node, values) == (TensorProto.UINT8, TensorProto.INT8)
+    b = node.input[PRODUCTS[name]]
+    types = values.dtype(node.input[0]), values.dtype(b)
+    if types == (TensorProto.INT8, TensorProto.UINT8):
+        return True
+    is_mixed = types[0] != TensorProto.INT8 and types[1] == TensorProto.INT8  # floats are quantized to uint8
+    return exact and is_mixed and b not in values.constants and saturates()
 
 
 def saturates() -> bool:
@@ -176,18 +166,14 @@ def saturating(source: Source) -> set[str]:
     types = {name: tensor.data_type for name, tensor in tensors}
     read: set[str] = set()
     for node in nodes:
-        place = _ZERO_POINTS.get(node.op_type)
-        zero_point = node.input[place] if place and place < len(node.input) else ""
-        if node.op_type not in _NEVER_SATURATING and types.get(zero_point) != TensorProto.INT8:
+        place = _ZERO_POINTS.get(node.op_type, len(node.input))
+        is_signed = [types.get(name) for name in node.input[place : place + 1]] == [TensorProto.INT8]
+        if not is_signed and node.op_type not in _NEVER_SATURATING:
             read.update(node.input)
     found = set()
     for name, tensor in tensors:
-        if (
-            name in read
-            and tensor.data_type == TensorProto.INT8
-            and len(tensor.dims) > 1
-            and math.prod(tensor.dims) > 1
-        ):
+        is_matrix = len(tensor.dims) > 1 and math.prod(tensor.dims) > 1
+        if name in read and tensor.data_type == TensorProto.INT8 and is_matrix:
             weights = numpy_helper.to_array(tensor, source.folder).ravel()
             ordered = np.partition(weights, (1, -2)).astype(int)
             if ordered[-2:].sum() > _MOST or ordered[:2].sum() < -_MOST:
@@ -200,8 +186,8 @@ def _gain(node: onnx.NodeProto, values: Values, size: int) -> float:
     match name_of(node):
         case "TopK":
             shape = values.shape(node.input[0], size) or (size,)
-            axis = attribute(node, "axis", -1)
-            return (_OF_TOP_K * math.prod(shape) if shape[axis] >= _LONG_ROW else 0) - _CALL
+            is_long: bool = shape[attribute(node, "axis", -1)] >= _LONG_ROW
+            return is_long * _OF_TOP_K * math.prod(shape) - _CALL
         case "ScatterElements" | "Scatter":
             return _OF_ELEMENT * values.elements(node.input[1], size) - _CALL
         case "ScatterND":
@@ -211,22 +197,15 @@ def _gain(node: onnx.NodeProto, values: Values, size: int) -> float:
 
 
 def _gain_of_product(node: onnx.NodeProto, values: Values, size: int, b: int) -> float:
-    """Return the gain of a product."""
+    """Return the gain of a product; b: the place of B."""
     shape = values.shape(node.input[b], size)
-    if shape is None or len(shape) < 2:
+    # A MatMul between quantizers that was joined is a product of uint8 by int8 in ONNX Runtime.
+    if shape is None or len(shape) < 2 or result_of(node) in values.joined:
         return 0
     depth, columns = shape[-2:][::-1] if attribute(node, "transB", 0) else shape[-2:]
     results = values.elements(node.input[0], size) // max(depth, 1) * columns
-    if result_of(node) in values.joined:  # a MatMul between quantizers, of which ONNX Runtime makes uint8 by int8
-        return 0
     if values.dtype(node.input[0]) == values.dtype(node.input[b]) == TensorProto.INT8:
         rate = max(target.rate for target in TARGETS if target.unit.isa in allowed())
         return _OF_B * math.prod(shape) + results * depth * (_OF_PRODUCT - 1 / rate)
-    is_by_column = (
-        name_of(node) in ("QLinearMatMul", f"{MICROSOFT}.QGemm") and values.elements(node.input[b + 1], 1) > 1
-    )
-    return _OF_COLUMN * results if is_by_column else 0
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names) or "nothing: the model has no such nodes"
+    has_scale = name_of(node) in ("QLinearMatMul", f"{MICROSOFT}.QGemm")
+    return _OF_COLUMN * results if has_scale and values.elements(node.input[b + 1], 1) > 1 else 0

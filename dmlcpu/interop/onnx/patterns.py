@@ -75,9 +75,10 @@ def _scaled_product(product: onnx.NodeProto, values: _Values) -> onnx.NodeProto 
     """MatMulInteger, Cast, Mul by the scales, and Add of a bias, as quantize_dynamic writes them, are one product."""
     shape = values.shape(product.input[1], _BYTE_TYPES)
     cast = values.read_by(product.output[0], "Cast")
-    is_to_float = cast is not None and attribute(cast, "to", 0) == TensorProto.FLOAT
-    scaled = values.read_by(cast.output[0], "Mul") if is_to_float else None
-    if shape is None or len(shape) != 2 or shape[0] > _MOST_PRODUCTS or cast is None or scaled is None:
+    if cast is None or attribute(cast, "to", 0) != TensorProto.FLOAT:
+        return None
+    scaled = values.read_by(cast.output[0], "Mul")
+    if shape is None or len(shape) != 2 or shape[0] > _MOST_PRODUCTS or scaled is None:
         return None
     scales = [name for name in scaled.input if name != cast.output[0]]
     multiplied = values.made_by(scales[0], "Mul") if len(scales) == 1 else None
