@@ -2,7 +2,6 @@
 
 import copy
 from collections import defaultdict
-from collections.abc import Callable
 
 import onnx
 from onnx import TensorProto, helper
@@ -45,23 +44,17 @@ class _Values:
 
 
 def join(model: onnx.ModelProto, *, qdq: bool) -> None:
-    """Replace each group of a model by one node.
+    """Replace each group of a model by one node, and drop nodes that nothing reads then.
 
     qdq: also a product of floats between DequantizeLinear and QuantizeLinear, whose last step may differ.
     """
-    _join(model.graph, "MatMulInteger", _scaled_product)
-    if qdq:
-        _join(model.graph, "MatMul", _product_between_quantizers)
-
-
-def _join(
-    graph: onnx.GraphProto, operator: str, find: Callable[[onnx.NodeProto, _Values], onnx.NodeProto | None]
-) -> None:
-    """Replace what `find` finds around the nodes of an operator, and drop nodes that nothing reads then."""
+    graph = model.graph
     nodes = [copy.deepcopy(node) for node in graph.node]
-    values = _Values(graph, nodes)
-    found = filter(None, [find(node, values) for node in nodes if name_of(node) == operator])
-    joined = {result_of(node): node for node in found}
+    values, finders = _Values(graph, nodes), {"MatMulInteger": _scaled_product}
+    if qdq:
+        finders["MatMul"] = _product_between_quantizers
+    groups = [finders[name](node, values) for node in nodes if (name := name_of(node)) in finders]
+    joined = {result_of(node): node for node in groups if node is not None}
     kept, read = [], {each.name for each in graph.output}
     for node in reversed([joined.get(result_of(node), node) for node in nodes]):
         if not read.isdisjoint(node.output):
