@@ -51,12 +51,18 @@ def bodies(node: onnx.NodeProto) -> list[onnx.GraphProto]:
     return [each.g for each in node.attribute if each.type == onnx.AttributeProto.GRAPH]
 
 
-def nodes_inside(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes of a node's branches and loops, at any depth."""
-    for body in bodies(node):
-        for inner in body.node:
-            yield inner
-            yield from nodes_inside(inner)
+def nested(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes, each with those of its branches and loops, at any depth."""
+    for node in nodes:
+        yield node
+        for body in bodies(node):
+            yield from nested(body.node)
+
+
+def model_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes of a model, with those of functions, branches and loops."""
+    for each in (model.graph, *model.functions):
+        yield from nested(each.node)
 
 
 def reads(node: onnx.NodeProto) -> set[str]:
@@ -101,13 +107,6 @@ def completed(model: onnx.ModelProto) -> onnx.ModelProto:
     graph.node.extend(others)
     graph.name = graph.name or "model"
     return found
-
-
-def model_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes of a model, with those of functions, branches and loops."""
-    for node in (*model.graph.node, *(each for function in model.functions for each in function.node)):
-        yield node
-        yield from nodes_inside(node)
 
 
 def _sorted(nodes: list[onnx.NodeProto]) -> list[onnx.NodeProto]:
