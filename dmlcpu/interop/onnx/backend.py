@@ -65,7 +65,7 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
     def __init__(self, model: Model, wanted: Wanted, options: Any = None) -> None:
         _check_take(wanted.take)
         source = loaded(model)
-        self.made_of = source.given, wanted, options
+        self._made_of = source.given, wanted, options
         graph = source.proto.graph
         self.inputs = {each.name: _declared(each.type) for each in graph.input}
         self.outputs = {each.name: _declared(each.type) for each in graph.output}
@@ -75,7 +75,7 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         self.session = self._program.session
 
     def __reduce__(self) -> tuple[Any, ...]:
-        given, wanted, options = self.made_of
+        given, wanted, options = self._made_of
         return type(self), (given, wanted, attributes_of(options))
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -112,8 +112,11 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
                 if all(checked[name] is value for name, value in feeds.items()):
                     raise
             return self.session.run(names, checked, options)  # type: ignore[no-any-return]
+        for name in names or ():
+            if name not in self.outputs:
+                raise BindingError(NAME, "output_names", repr(name), ", ".join(self.outputs))
         results = self._program.run(self._checked(feeds))
-        return results if names is None else [dict(zip(self.outputs, results, strict=True))[name] for name in names]
+        return [dict(zip(self.outputs, results, strict=True))[name] for name in names] if names else results
 
     def report(self) -> dict[str, dict[str, int]]:
         """Count the nodes by what runs them, including those in branches, loops and the model's functions.

@@ -4,7 +4,6 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Iterable
-from types import ModuleType
 from typing import Any, TypeAlias
 
 import onnx
@@ -45,12 +44,13 @@ class Program:
         self._results = [each.name for each in source.proto.graph.output]
         # What runs a step, its inputs, its outputs, and which of both no later step reads.
         self._steps: list[tuple[Any, list[str], list[str], list[str]]] = []
-        self._package, self._options = runtime(), options
+        self._package: Any = runtime()
+        self._options = options
         self._saturating = saturating(source) if self._package else set()
         self._exact = _EXACT if wanted.exact else _ALLOWED
         if self._package is None:
             self._run_alone(source, qdq=wanted.qdq)
-        elif not self._cut(self._package, source, wanted):
+        elif not self._cut(source, wanted):
             try:
                 self.session = self._session(source.given)
             except Exception as error:  # ONNX Runtime's errors have no class in common
@@ -80,7 +80,7 @@ class Program:
         inputs = [each.name for each in model.graph.input]
         self._add([Part(True, [*model.graph.node], inputs, self._results)], model, source, types)
 
-    def _cut(self, package: ModuleType, source: Source, wanted: Wanted) -> bool:
+    def _cut(self, source: Source, wanted: Wanted) -> bool:
         """Cut a model into steps; return False if it is better whole, or cannot be cut."""
         names = TAKEN | ({"MatMul"} if wanted.qdq else set())
         if wanted.take in (AUTO, ALL) and not any(name_of(node) in names for node in model_nodes(source.proto)):
@@ -89,10 +89,10 @@ class Program:
             model = completed(source.proto)
             joined = {name for node in model.graph.node if name_of(node) == "QuantizeLinear" for name in node.output}
             join(model, qdq=wanted.qdq)
-            types = types_of(package, model, source)
+            types = types_of(self._package, model, source)
             values = Values(model.graph, types, joined)
             threads = get_num_threads()
-            taken = chosen(values, wanted, threads, lambda: cost_of_cut(package, threads))
+            taken = chosen(values, wanted, threads, lambda: cost_of_cut(self._package, threads))
             if taken:
                 parts = cut(model.graph, values.constants, lambda node: result_of(node) in taken)
                 self._add(parts, model, source, types)
