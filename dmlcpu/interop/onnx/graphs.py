@@ -30,11 +30,6 @@ def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
     return next((helper.get_attribute_value(each) for each in node.attribute if each.name == name), default)
 
 
-def described(node: onnx.NodeProto) -> str:
-    """Return what an error says about the node that raised it."""
-    return f"in the node {node.name!r} ({name_of(node)}), which makes {', '.join(node.output)}"
-
-
 def model_of_node(node: onnx.NodeProto, feeds: Mapping[str, Array], opsets: Mapping[str, int]) -> onnx.ModelProto:
     """Return a model of one node, for inputs like these."""
     kinds = {name: helper.np_dtype_to_tensor_dtype(each.dtype) for name, each in feeds.items()}

@@ -77,8 +77,7 @@ class Program:
             allowed = f"without the package onnxruntime {', '.join(sorted(BY_NAME))}: pip install onnxruntime"
             raise UnsupportedError(NAME, "a node", ", ".join(sorted(others)), allowed)
         types = {each.name: each.type for each in (*model.graph.input, *model.graph.output)}
-        inputs = [each.name for each in model.graph.input]
-        self._add([Part(True, [*model.graph.node], inputs, self._results)], model, source, types)
+        self._add(cut(model.graph, constants_of(model.graph), lambda _: True), model, source, types)
 
     def _cut(self, source: Source, wanted: Wanted) -> bool:
         """Cut a model into steps; return False if it is better whole, or cannot be cut."""
