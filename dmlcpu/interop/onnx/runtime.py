@@ -88,20 +88,14 @@ def types_of(package: ModuleType, model: onnx.ModelProto, source: Source) -> dic
     return {each.name: kind for each in values if (kind := _type(each.type, each.shape))} | types
 
 
-_ELEMENTS = {"float": "FLOAT", "double": "DOUBLE"}  # others are named as ONNX names them
-
-
 def _type(text: str, shape: list[Any] | None) -> onnx.TypeProto | None:
     """Return the type that ONNX Runtime writes as "tensor(float)", for instance."""
     kind, _, inside = text.removesuffix(")").partition("(")
+    key, _, last = inside.partition(",")
     if kind == "seq" and (element := _type(inside, None)):
         return helper.make_sequence_type_proto(element)
-    if kind == "map" and (element := _type(inside.partition(",")[2], None)):
-        return helper.make_map_type_proto(_number(inside.partition(",")[0]), element)
-    # [] also stands for an unknown rank.
-    is_exchanged = kind == "tensor" and _number(inside) in _EXCHANGED
-    return helper.make_tensor_type_proto(_number(inside), shape or None) if is_exchanged else None
-
-
-def _number(element: str) -> int:
-    return int(TensorProto.DataType.Value(_ELEMENTS.get(element, element.upper())))
+    if kind == "map" and (element := _type(last, None)):
+        return helper.make_map_type_proto(TensorProto.DataType.Value(key.upper()), element)
+    if kind != "tensor" or (number := TensorProto.DataType.Value(inside.upper())) not in _EXCHANGED:
+        return None
+    return helper.make_tensor_type_proto(number, shape or None)  # [] also stands for an unknown rank
