@@ -127,7 +127,7 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
             "dmlcpu" and "onnxruntime", for each a dictionary: operator -> number of nodes; nodes that become one call
             count as one. "passed on": reason -> number of nodes that these kernels left to ONNX Runtime.
         """
-        return {who: dict(sorted((+each).items())) for who, each in self._program.counts.items()}
+        return {who: dict(sorted(each.items())) for who, each in self._program.counts.items()}
 
     def _named(self, inputs: Any) -> Mapping[str, Any]:
         if isinstance(inputs, Mapping):
@@ -155,25 +155,6 @@ class Backend(base.Backend):  # type: ignore[misc]
     """ONNX's interface of backends: TopK, ScatterND, QLinearMatMul and others on these kernels.
 
     ONNX Runtime runs the other nodes. `prepare` packs the constant B of a product once.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from onnx import TensorProto, helper
-    >>> from dmlcpu.interop.onnx import Backend
-    >>> b = helper.make_tensor("b", TensorProto.INT8, (2, 2), [1, -1, 2, -2])
-    >>> graph = helper.make_graph(
-    ...     [helper.make_node("MatMulInteger", ["a", "b"], ["y"])],
-    ...     "products",
-    ...     [helper.make_tensor_value_info("a", TensorProto.UINT8, ["rows", 2])],
-    ...     [helper.make_tensor_value_info("y", TensorProto.INT32, ["rows", 2])],
-    ...     [b],
-    ... )
-    >>> model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
-    >>> prepared = Backend.prepare(model)
-    >>> prepared.run({"a": np.array([[10, 20], [30, 40]], np.uint8)})
-    (array([[  50,  -50],
-           [ 110, -110]], dtype=int32),)
     """
 
     @classmethod
