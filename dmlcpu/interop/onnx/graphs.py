@@ -64,15 +64,14 @@ def reads(node: onnx.NodeProto) -> set[str]:
     """Return the names that a node reads, also those that its branches and loops take from around them."""
     names = {name for name in node.input if name}
     for body in bodies(node):
-        own = {each.name for each in (*body.input, *body.initializer)}
-        own |= {each.values.name for each in body.sparse_initializer}
+        sparse = (each.values for each in body.sparse_initializer)
+        own = {each.name for each in (*body.input, *body.initializer, *sparse)}
         own |= {name for inner in body.node for name in inner.output}
         read = {name for inner in body.node for name in reads(inner)} | {each.name for each in body.output}
         names |= read - own
     return names
 
 
-_LONG_DOMAIN = "ai.onnx"  # of ONNX's operators; usually their domain is empty
 _ELEMENT_TYPES = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
 
 
@@ -83,13 +82,12 @@ def completed(model: onnx.ModelProto) -> onnx.ModelProto:
     initializers take the place of Constant nodes and sparse initializers, outside branches.
     """
     found = copy.deepcopy(inliner.inline_local_functions(model) if model.functions else model)
-    imports = {each.domain: each.version for each in found.opset_import}
-    imports = {each.domain: each.version for function in model.functions for each in function.opset_import} | imports
-    nodes, graph = [*model_nodes(found)], found.graph
-    for node in nodes:
-        node.domain = "" if node.domain == _LONG_DOMAIN else node.domain
-    imports = {"" if name == _LONG_DOMAIN else name: version for name, version in imports.items()}
-    imports = {node.domain: 1 for node in nodes} | {MICROSOFT: 1} | imports
+    graph, nodes, versions = found.graph, [*model_nodes(found)], found.opset_import
+    versions.extend(each for function in model.functions for each in function.opset_import)
+    for each in (*nodes, *versions):
+        each.domain = "" if each.domain == "ai.onnx" else each.domain
+    imports = {node.domain: 1 for node in nodes} | {MICROSOFT: 1}
+    imports |= {each.domain: each.version for each in reversed(versions)}  # the model's own come first
     found.ClearField("opset_import")
     found.opset_import.extend(helper.make_opsetid(*each) for each in imports.items())
     found.ir_version = max(found.ir_version, 4)  # before, initializers had to be inputs
