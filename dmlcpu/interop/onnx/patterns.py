@@ -32,10 +32,10 @@ class _Values:
         node = self.makers.get(name)
         return node if node is not None and name_of(node) == operator else None
 
-    def read_by(self, name: str, operator: str) -> onnx.NodeProto | None:
-        """Return the only reader of a value if it is this operator, else None."""
-        node = self.readers[name][0] if len(self.readers[name]) == 1 else None
-        return node if node is not None and name_of(node) == operator else None
+    def read_by(self, maker: onnx.NodeProto | None, operator: str) -> onnx.NodeProto | None:
+        """Return the only reader of a node's first result if it is this operator, else None."""
+        readers = self.readers[maker.output[0]] if maker is not None else []
+        return next((node for node in readers if len(readers) == 1 and node and name_of(node) == operator), None)
 
     def shape(self, name: str, types: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return the shape of a constant of one of these types, else None."""
@@ -67,46 +67,34 @@ def join(model: onnx.ModelProto, *, qdq: bool) -> None:
 def _scaled_product(product: onnx.NodeProto, values: _Values) -> onnx.NodeProto | None:
     """MatMulInteger, Cast, Mul by the scales, and Add of a bias, as quantize_dynamic writes them, are one product."""
     shape = values.shape(product.input[1], _BYTE_TYPES)
-    cast = values.read_by(product.output[0], "Cast")
-    if cast is None or attribute(cast, "to", 0) != TensorProto.FLOAT:
-        return None
-    scaled = values.read_by(cast.output[0], "Mul")
+    cast = values.read_by(product, "Cast")
+    scaled = values.read_by(cast, "Mul")
     if shape is None or len(shape) != 2 or shape[0] > _MOST_PRODUCTS or scaled is None:
         return None
-    scales = [name for name in scaled.input if name != cast.output[0]]
+    scales = [name for name in scaled.input if name != result_of(cast)]
     multiplied = values.made_by(scales[0], "Mul") if len(scales) == 1 else None
-    if multiplied is None:
+    if multiplied is None or attribute(cast, "to", 0) != TensorProto.FLOAT:
         return None
-    a_scale, b_scale = _a_and_b(multiplied, values, shape[1])
-    if not a_scale:
+    for a_scale, b_scale in (multiplied.input, reversed(multiplied.input)):
+        quantizer = values.made_by(a_scale, "DynamicQuantizeLinear")
+        is_of_b = values.shape(b_scale, _FLOAT_TYPES) in ((), (1,), (shape[1],))
+        if is_of_b and quantizer is not None and a_scale == quantizer.output[1]:
+            break
+    else:
         return None
     last, bias = scaled, ""
-    added = values.read_by(scaled.output[0], "Add")
+    added = values.read_by(scaled, "Add")
     for name in added.input if added is not None else ():
         if values.shape(name, _FLOAT_TYPES) == (shape[1],):
             last, bias = added, name
     zeros = [*product.input[2:], "", ""][:2]
-    return helper.make_node(
-        "MatMulIntegerToFloat",
-        [*product.input[:2], a_scale, b_scale, *zeros, bias],
-        [last.output[0]],
-        name=product.name,
-        domain=MICROSOFT,
-    )
-
-
-def _a_and_b(multiplied: onnx.NodeProto, values: _Values, columns: int) -> tuple[str, str]:
-    """Return the names of a scale that DynamicQuantizeLinear makes and of a constant one; empty if they are others."""
-    for a, b in (multiplied.input, reversed(multiplied.input)):
-        maker = values.made_by(a, "DynamicQuantizeLinear")
-        if maker is not None and a == maker.output[1] and values.shape(b, _FLOAT_TYPES) in ((), (1,), (columns,)):
-            return a, b
-    return "", ""
+    inputs = [*product.input[:2], a_scale, b_scale, *zeros, bias]
+    return helper.make_node("MatMulIntegerToFloat", inputs, [last.output[0]], name=product.name, domain=MICROSOFT)
 
 
 def _product_between_quantizers(product: onnx.NodeProto, values: _Values) -> onnx.NodeProto | None:
     """DequantizeLinear of both operands, MatMul, and QuantizeLinear are QLinearMatMul."""
-    last = values.read_by(product.output[0], "QuantizeLinear")
+    last = values.read_by(product, "QuantizeLinear")
     a, b = (values.made_by(name, "DequantizeLinear") for name in product.input)
     if last is None or a is None or b is None or any(len(node.input) < 3 for node in (last, a, b)):
         return None
