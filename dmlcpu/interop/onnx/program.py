@@ -44,11 +44,11 @@ class Program:
         self._results = [each.name for each in source.proto.graph.output]
         # What runs a step, its inputs, its outputs, and which of both no later step reads.
         self._steps: list[tuple[Any, list[str], list[str], list[str]]] = []
-        self._package: Any = runtime()
         self._options = options
-        self._saturating = saturating(source) if self._package else set()
+        is_installed = runtime() is not None
+        self._saturating = saturating(source) if is_installed else set()
         self._exact = _EXACT if wanted.exact else _ALLOWED
-        if self._package is None:
+        if not is_installed:
             self._run_alone(source, qdq=wanted.qdq)
         elif not self._cut(source, wanted):
             try:
@@ -88,10 +88,10 @@ class Program:
             model = completed(source.proto)
             joined = {name for node in model.graph.node if name_of(node) == "QuantizeLinear" for name in node.output}
             join(model, qdq=wanted.qdq)
-            types = types_of(self._package, model, source)
+            types = types_of(model, source)
             values = Values(model.graph, types, joined)
             threads = get_num_threads()
-            taken = chosen(values, wanted, threads, lambda: cost_of_cut(self._package, threads))
+            taken = chosen(values, wanted, threads, lambda: cost_of_cut(threads))
             if taken:
                 parts = cut(model.graph, values.constants, lambda node: result_of(node) in taken)
                 self._add(parts, model, source, types)
@@ -135,11 +135,11 @@ class Program:
     def _session(self, given: bytes | str, folder: str | None = None) -> Any:
         """Return a session, exact if products may saturate: ONNX Runtime refuses that if it also has int8 by int8."""
         if not self._saturating or self._exact == _ALLOWED:
-            return session_of(self._package, given, self._options, folder=folder)
+            return session_of(given, self._options, folder=folder)
         with contextlib.suppress(Exception):  # its errors have no class in common
-            return session_of(self._package, given, self._options, folder=folder, exact=True)
+            return session_of(given, self._options, folder=folder, exact=True)
         self._exact = _INEXACT
-        return session_of(self._package, given, self._options, folder=folder, exact=False)
+        return session_of(given, self._options, folder=folder, exact=False)
 
     def _count(self, nodes: Iterable[onnx.NodeProto], *, whole: bool) -> None:
         """Count nodes that ONNX Runtime runs, and those inside them; in parts of a model, with the reason."""

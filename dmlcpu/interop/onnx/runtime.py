@@ -3,7 +3,6 @@
 import importlib
 import math
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,27 +19,21 @@ NUMBERS = {helper.np_dtype_to_tensor_dtype(np.dtype(each)) for each in "?bBhHiIq
 _EXCHANGED = NUMBERS | {TensorProto.STRING}  # by NumPy and ONNX Runtime
 
 
-def runtime() -> ModuleType | None:
-    """Return the package onnxruntime if it is installed."""
+def runtime() -> Any:
+    """Return the package onnxruntime; None if it is not installed."""
     try:
         return importlib.import_module("onnxruntime")
     except ImportError:
         return None
 
 
-def session_of(
-    package: ModuleType,
-    given: bytes | str,
-    options: Any = None,
-    *,
-    folder: str | None = None,
-    exact: bool | None = None,
-) -> Any:
+def session_of(given: bytes | str, options: Any = None, *, folder: str | None = None, exact: bool | None = None) -> Any:
     """Return a session of a whole model, or of a part. options: SessionOptions, their attributes, or None.
 
     folder: of a part's external data. A part's threads do not spin: they would hold the cores that the kernels need.
     exact: whether uint8 by int8 is computed as uint8 by uint8, which no processor saturates; None: as options say.
     """
+    package = runtime()
     if not isinstance(options, package.SessionOptions):
         attributes = {"intra_op_num_threads": get_num_threads(), "log_severity_level": 4, **(options or {})}
         options = package.SessionOptions()  # 4: fatal errors alone; others are raised, too
@@ -68,11 +61,10 @@ def run_alone(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, 
     """Return the results of one node in ONNX Runtime, computed exactly."""
     feeds = {name: np.asarray(each) for name, each in zip(node.input, inputs, strict=False) if name}
     model = model_of_node(node, feeds, opsets).SerializeToString()
-    session = session_of(importlib.import_module("onnxruntime"), model, exact=True)
-    return tuple(session.run(None, feeds))
+    return tuple(session_of(model, exact=True).run(None, feeds))
 
 
-def types_of(package: ModuleType, model: onnx.ModelProto, source: Source) -> dict[str, onnx.TypeProto]:
+def types_of(model: onnx.ModelProto, source: Source) -> dict[str, onnx.TypeProto]:
     """Return the types of a graph's values, as ONNX Runtime finds them, without those that it does not exchange."""
     constants = constants_of(model.graph)
     types = {name: helper.make_tensor_type_proto(each.data_type, each.dims) for name, each in constants.items()}
@@ -82,8 +74,8 @@ def types_of(package: ModuleType, model: onnx.ModelProto, source: Source) -> dic
     inputs = [name for name in known if name not in small]  # of large constants only types and shapes count
     asked = model_of(Part(False, [*model.graph.node], inputs, sorted(made)), model, small, known)
     onnx.load_external_data_for_model(asked, source.folder)
-    options = {"graph_optimization_level": package.GraphOptimizationLevel.ORT_DISABLE_ALL}
-    session = session_of(package, asked.SerializeToString(), options)
+    options = {"graph_optimization_level": runtime().GraphOptimizationLevel.ORT_DISABLE_ALL}
+    session = session_of(asked.SerializeToString(), options)
     values = (*session.get_inputs(), *session.get_outputs())
     return {each.name: kind for each in values if (kind := _type(each.type, each.shape))} | types
 
