@@ -2,7 +2,7 @@
 
 import math
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from dmlcpu.errors import BindingError
+from dmlcpu.interop.onnx.costs import cost_of_cut
 from dmlcpu.interop.onnx.cut import cut
 from dmlcpu.interop.onnx.graphs import (
     MICROSOFT,
@@ -84,14 +85,14 @@ def candidates(values: Values) -> list[onnx.NodeProto]:
     return [node for node in values.graph.node if name_of(node) in TAKEN and values.dtype(node.input[0]) in NUMBERS]
 
 
-def chosen(values: Values, wanted: Wanted, threads: int, cost_of_cut: Callable[[], int]) -> set[str]:
+def chosen(values: Values, wanted: Wanted, threads: int) -> set[str]:
     """Return the nodes that these kernels run, by their results."""
     graph, able, take = values.graph, {result_of(node): node for node in candidates(values)}, wanted.take
     if take == ALL:
         taken = {*able}
     elif take == AUTO:
         must = {name for name, node in able.items() if _is_needed(node, values, threads, exact=wanted.exact)}
-        taken = _paying(values, able, must, cost_of_cut)
+        taken = _paying(values, able, must, threads)
     else:
         taken = {name for name, node in able.items() if not {node.name, name}.isdisjoint(take)}
         known = taken | {able[name].name for name in taken}
@@ -107,15 +108,13 @@ def chosen(values: Values, wanted: Wanted, threads: int, cost_of_cut: Callable[[
     return taken | {result_of(node) for node in dynamic if left.isdisjoint(node.output)}
 
 
-def _paying(
-    values: Values, able: dict[str, onnx.NodeProto], must: set[str], cost_of_cut: Callable[[], int]
-) -> set[str]:
+def _paying(values: Values, able: dict[str, onnx.NodeProto], must: set[str], threads: int) -> set[str]:
     """Return what must be taken and the nodes that make the whole model faster."""
     gains = {name: [_gain(able[name], values, size) for size in _SIZES] for name in able.keys() - must}
     gains = {name: each for name, each in gains.items() if min(each) > 0}
     if not gains:
         return must
-    cost, least = cost_of_cut(), _sessions(values, must) if must else 0
+    cost, least = cost_of_cut(threads), _sessions(values, must) if must else 0
     large = {name for name, each in gains.items() if min(each) > 2 * _MARGIN * cost}  # each pays for two cuts
     for taken in ({*gains}, large):
         more = max(_sessions(values, must | taken) - least, 0)

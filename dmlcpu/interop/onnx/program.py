@@ -11,7 +11,6 @@ from onnx import numpy_helper
 
 from dmlcpu.errors import DmlError, UnsupportedError
 from dmlcpu.interop.onnx.choice import ALL, AUTO, TAKEN, Values, Wanted, candidates, chosen, saturating
-from dmlcpu.interop.onnx.costs import cost_of_cut
 from dmlcpu.interop.onnx.cut import Part, cut, model_of
 from dmlcpu.interop.onnx.graphs import NAME, completed, constants_of, model_nodes, name_of, nested, result_of
 from dmlcpu.interop.onnx.kernels import Kernels
@@ -90,8 +89,7 @@ class Program:
             join(model, qdq=wanted.qdq)
             types = types_of(model, source)
             values = Values(model.graph, types, joined)
-            threads = get_num_threads()
-            taken = chosen(values, wanted, threads, lambda: cost_of_cut(threads))
+            taken = chosen(values, wanted, get_num_threads())
             if taken:
                 parts = cut(model.graph, values.constants, lambda node: result_of(node) in taken)
                 self._add(parts, model, source, types)
