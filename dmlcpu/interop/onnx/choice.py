@@ -151,11 +151,7 @@ def saturates() -> bool:
 
 
 def saturating(source: Source) -> set[str]:
-    """Return the int8 weights of which two products by uint8 can leave 16 bits, where ONNX Runtime adds them in these.
-
-    A uint8 is at most 255, so that this depends on the weights: those of seven bits, from -64 to 64, are exact. Which
-    two are added depends on the operator, and of weights of full range almost any two do.
-    """
+    """Return the int8 weights of which two products by uint8 can leave 16 bits, in which ONNX Runtime adds them."""
     if not saturates():
         return set()
     nodes = [*model_nodes(source.proto)]
@@ -174,6 +170,7 @@ def saturating(source: Source) -> set[str]:
         is_matrix = len(tensor.dims) > 1 and math.prod(tensor.dims) > 1
         if name in read and tensor.data_type == TensorProto.INT8 and is_matrix:
             weights = numpy_helper.to_array(tensor, source.folder).ravel()
+            # Which two are added depends on the operator, and of weights of full range almost any two do.
             ordered = np.partition(weights, (1, -2)).astype(int)
             if ordered[-2:].sum() > _MOST or ordered[:2].sum() < -_MOST:
                 found.add(name)

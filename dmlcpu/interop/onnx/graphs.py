@@ -76,11 +76,7 @@ _ELEMENT_TYPES = {"value_float": np.float32, "value_floats": np.float32, "value_
 
 
 def completed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy with what ONNX's own tools require, and ONNX Runtime does not.
-
-    Its nodes are sorted, functions are inlined, ONNX's domain has its short name, what is used is imported, and
-    initializers take the place of Constant nodes and sparse initializers, outside branches.
-    """
+    """Return a copy with what ONNX's own tools require, without functions, and with initializers as only constants."""
     found = copy.deepcopy(inliner.inline_local_functions(model) if model.functions else model)
     graph, nodes, versions = found.graph, [*model_nodes(found)], found.opset_import
     versions.extend(each for function in model.functions for each in function.opset_import)

@@ -34,12 +34,9 @@ OPS: list[type[OpRun]] = []
 
 
 class _Operator(OpRun):  # type: ignore[misc]
-    """The base of operators: `_compute` calls the function.
+    """The base of operators: `_compute` calls the function. What that does not support, ONNX's own class computes."""
 
-    What that does not support, ONNX's own class computes. What quantizers refuse (NaN, infinities, scales of 0), for
-    which ONNX defines no result, ONNX Runtime computes if it is installed.
-    """
-
+    # ONNX does not define how NaN, infinities and scales of 0 quantize: ONNX Runtime computes them if it is installed.
     quantizes = False
     own = ""  # ONNX's class if it has another name
     B: int | None = None  # the place of a product's B among its inputs; `Kernels` packs it once if it is constant

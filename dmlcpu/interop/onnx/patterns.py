@@ -44,10 +44,7 @@ class _Values:
 
 
 def join(model: onnx.ModelProto, *, qdq: bool) -> None:
-    """Replace each group of a model by one node, and drop nodes that nothing reads then.
-
-    qdq: also a product of floats between DequantizeLinear and QuantizeLinear, whose last step may differ.
-    """
+    """Replace each group of a model by one node; qdq: also those whose last step may differ."""
     graph = model.graph
     nodes = [copy.deepcopy(node) for node in graph.node]
     values, finders = _Values(graph, nodes), {"MatMulInteger": _scaled_product}

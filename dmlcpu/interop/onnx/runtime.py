@@ -28,20 +28,16 @@ def runtime() -> Any:
 
 
 def session_of(given: bytes | str, options: Any = None, *, folder: str | None = None, exact: bool | None = None) -> Any:
-    """Return a session of a whole model, or of a part. options: SessionOptions, their attributes, or None.
-
-    folder: of a part's external data. A part's threads do not spin: they would hold the cores that the kernels need.
-    exact: whether uint8 by int8 is computed as uint8 by uint8, which no processor saturates; None: as options say.
-    """
+    """Return a session of a model, or of a part (folder: of its external data); options: or their attributes."""
     package = runtime()
     if not isinstance(options, package.SessionOptions):
         attributes = {"intra_op_num_threads": get_num_threads(), "log_severity_level": 4, **(options or {})}
         options = package.SessionOptions()  # 4: fatal errors alone; others are raised, too
         for name, value in attributes.items():
             setattr(options, name, value)
-        if folder is not None:
+        if folder is not None:  # spinning threads would hold the cores that the kernels need
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if exact is not None:
+    if exact is not None:  # uint8 by int8 is computed as uint8 by uint8, which no processor saturates
         options.add_session_config_entry("session.x64quantprecision", str(int(exact)))
     if folder:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
