@@ -200,25 +200,18 @@ class QuantizeLinear(_Operator):
     quantizes = True
 
     def _compute(
-        self,
-        x: Array,
-        y_scale: Array,
-        y_zero_point: Array | None = None,
-        output_dtype: int | None = 0,
-        precision: int | None = 0,
-        saturate: int = 1,
-        **layout: Any,
+        self, x: Array, scale: Array, zero: Any = None, output_dtype: Any = 0, precision: Any = 0, **layout: Any
     ) -> tuple[Array]:
-        dtype = y_zero_point.dtype if y_zero_point is not None else _type(output_dtype)
-        along = _along(y_scale, y_zero_point, **layout)
+        dtype = zero.dtype if zero is not None else _type(output_dtype)
+        along = _along(scale, zero, **layout)
         if not precision:  # from version 23 on the scale's type; before, float32, as in ONNX Runtime
             is_new = self.run_params["opsets"].get("", 0) >= 23
-            precision = helper.np_dtype_to_tensor_dtype(y_scale.dtype) if is_new else TensorProto.FLOAT
+            precision = helper.np_dtype_to_tensor_dtype(scale.dtype) if is_new else TensorProto.FLOAT
         if precision in (TensorProto.FLOAT16, TensorProto.BFLOAT16):
-            x, y_scale = _quotients(x, y_scale, _type(precision), **along), np.ones((), np.float32)
+            x, scale = _quotients(x, scale, _type(precision), **along), np.ones((), np.float32)
         elif precision != TensorProto.FLOAT:
             raise UnsupportedError("QuantizeLinear", "precision", str(precision), "FLOAT, FLOAT16, BFLOAT16")
-        return (quantize_linear(x, y_scale, y_zero_point, **along, out_dtype=dtype),)
+        return (quantize_linear(x, scale, zero, **along, out_dtype=dtype),)
 
 
 def _quotients(x: Array, scale: Array, dtype: Any, axis: int | None = None, block_size: int | None = None) -> Array:
@@ -234,12 +227,9 @@ def _quotients(x: Array, scale: Array, dtype: Any, axis: int | None = None, bloc
 class DequantizeLinear(_Operator):
     """ONNX DequantizeLinear, versions 10 to 25, by `dmlcpu.dequantize_linear`; ONNX computes float8 and others."""
 
-    def _compute(
-        self, x: Array, x_scale: Array, x_zero_point: Array | None = None, output_dtype: int | None = 0, **layout: Any
-    ) -> tuple[Array]:
-        dtype = _type(output_dtype) or x_scale.dtype
-        along = _along(x_scale, x_zero_point, **layout)
-        return (dequantize_linear(x, x_scale, x_zero_point, **along, out_dtype=dtype),)
+    def _compute(self, x: Array, scale: Array, zero: Any = None, output_dtype: Any = 0, **layout: Any) -> tuple[Array]:
+        dtype = _type(output_dtype) or scale.dtype
+        return (dequantize_linear(x, scale, zero, **_along(scale, zero, **layout), out_dtype=dtype),)
 
 
 def _type(number: int | None) -> Any:
@@ -247,11 +237,11 @@ def _type(number: int | None) -> Any:
     return helper.tensor_dtype_to_np_dtype(number) if number else None
 
 
-def _along(scale: Array, zero_point: Array | None, axis: int = 1, block_size: int | None = 0) -> dict[str, Any]:
+def _along(scale: Array, zero: Any, axis: int = 1, block_size: Any = 0, saturate: int = 1) -> dict[str, Any]:
     """Return axis and block size as far as they count: ONNX also gives an axis to tensors that have none."""
     if block_size:
         return {"axis": axis, "block_size": block_size}
-    is_one = np.size(scale) == 1 and (zero_point is None or np.size(zero_point) == 1)
+    is_one = np.size(scale) == 1 and (zero is None or np.size(zero) == 1)
     return {} if is_one else {"axis": axis}
 
 
