@@ -267,11 +267,9 @@ class Backend(base.Backend):  # type: ignore[misc]
             raise BindingError(NAME, "inputs", f"{len(arrays)} arrays", f"{len(names)}, for {_listed(names)}")
         feeds = dict(zip(names, arrays, strict=True))
         domain = "" if node.domain == "ai.onnx" else node.domain
-        has_schema = onnx.defs.has(node.op_type, domain)
-        version = kwargs.get("opset_version") or (
-            onnx.defs.get_schema(node.op_type, domain).since_version if has_schema else 1
-        )
-        return cls.prepare(model_of_node(node, feeds, {domain: version}), take=ALL).run(feeds)
+        newest = onnx.defs.get_schema(node.op_type, domain).since_version if onnx.defs.has(node.op_type, domain) else 1
+        opsets = {domain: kwargs.get("opset_version") or newest}
+        return cls.prepare(model_of_node(node, feeds, opsets), take=ALL).run(feeds)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
