@@ -227,7 +227,8 @@ class Backend(base.Backend):  # type: ignore[misc]
         TypeError
             If `model` or `take` has another type.
         """
-        cls._check_device(device)
+        if not cls.supports_device(device):
+            raise UnsupportedError(NAME, "device", repr(device), "'CPU'")
         return BackendRep(model, Wanted(take, qdq, exact))
 
     @classmethod
@@ -260,7 +261,6 @@ class Backend(base.Backend):  # type: ignore[misc]
         UnsupportedError
             If the device is not the CPU, or the operator is unknown.
         """
-        cls._check_device(device)
         names = [name for name in node.input if name]
         arrays = [np.asarray(each) for each in ([inputs] if isinstance(inputs, np.ndarray) else inputs)]
         if len(arrays) != len(names):
@@ -269,7 +269,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         domain = "" if node.domain == "ai.onnx" else node.domain
         newest = onnx.defs.get_schema(node.op_type, domain).since_version if onnx.defs.has(node.op_type, domain) else 1
         opsets = {domain: kwargs.get("opset_version") or newest}
-        return cls.prepare(model_of_node(node, feeds, opsets), take=ALL).run(feeds)
+        return cls.prepare(model_of_node(node, feeds, opsets), device, take=ALL).run(feeds)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
@@ -286,11 +286,6 @@ class Backend(base.Backend):  # type: ignore[misc]
         """
         kind, colon, number = device.partition(":") if isinstance(device, str) else ("", "", "")
         return kind == "CPU" and (number.isdigit() or not colon)
-
-    @classmethod
-    def _check_device(cls, device: str) -> None:
-        if not cls.supports_device(device):
-            raise UnsupportedError(NAME, "device", repr(device), "'CPU'")
 
 
 def _declared(kind: onnx.TypeProto) -> Tensor | None:
