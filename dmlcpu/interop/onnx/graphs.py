@@ -119,9 +119,8 @@ def _constant(attribute: onnx.AttributeProto, name: str) -> onnx.TensorProto:
     if isinstance(value, onnx.SparseTensorProto):
         return _dense(value, name)
     if isinstance(value, onnx.TensorProto):
-        found = copy.deepcopy(value)
-        found.name = name
-        return found
+        value.name = name  # of a copy of the model
+        return value
     return numpy_helper.from_array(np.array(value, _ELEMENT_TYPES.get(attribute.name, object)), name)
 
 
