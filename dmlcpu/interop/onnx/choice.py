@@ -12,17 +12,7 @@ from onnx import TensorProto, numpy_helper
 from dmlcpu.errors import BindingError
 from dmlcpu.interop.onnx.costs import cost_of_cut
 from dmlcpu.interop.onnx.cut import cut
-from dmlcpu.interop.onnx.graphs import (
-    MICROSOFT,
-    NAME,
-    attribute,
-    bodies,
-    constants_of,
-    model_nodes,
-    name_of,
-    reads,
-    result_of,
-)
+from dmlcpu.interop.onnx.graphs import NAME, attribute, bodies, constants_of, model_nodes, name_of, reads, result_of
 from dmlcpu.interop.onnx.loading import Source
 from dmlcpu.interop.onnx.ops import BY_NAME
 from dmlcpu.interop.onnx.runtime import NUMBERS
@@ -203,5 +193,5 @@ def _gain_of_product(node: onnx.NodeProto, values: Values, size: int, b: int) ->
     if values.dtype(node.input[0]) == values.dtype(node.input[b]) == TensorProto.INT8:
         rate = max(target.rate for target in TARGETS if target.unit.isa in allowed())
         return _OF_B * math.prod(shape) + results * depth * (_OF_PRODUCT - 1 / rate)
-    has_scale = name_of(node) in ("QLinearMatMul", f"{MICROSOFT}.QGemm")
-    return _OF_COLUMN * results if has_scale and values.elements(node.input[b + 1], 1) > 1 else 0
+    is_by_column = b == 3 and values.elements(node.input[4], 1) > 1  # scales of QLinearMatMul and QGemm
+    return _OF_COLUMN * results if is_by_column else 0
