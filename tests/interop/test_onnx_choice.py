@@ -21,7 +21,7 @@ LEFT = "left whole: ONNX Runtime is faster here"
 
 @pytest.fixture(autouse=True)
 def cut_of_100_microseconds(monkeypatch):
-    monkeypatch.setattr(program, "cost_of_cut", lambda package, threads: 100_000)
+    monkeypatch.setattr(choice, "cost_of_cut", lambda threads: 100_000)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_else_the_model_is_one_session(name, vnni):
 
 
 def test_a_cut_that_costs_more_leaves_the_model_whole(monkeypatch):
-    monkeypatch.setattr(program, "cost_of_cut", lambda package, threads: 50_000_000)
+    monkeypatch.setattr(choice, "cost_of_cut", lambda threads: 50_000_000)
     report = prepare(GAINS["TopK of long rows"]).report()
     assert (report["dmlcpu"], report["passed on"][LEFT]) == ({}, 1)
 
@@ -249,7 +249,7 @@ def test_the_shipped_cost_holds_where_nothing_is_measured(tmp_path, monkeypatch)
 
 
 def test_a_cut_costs_something():
-    assert 20_000 <= costs._measured(pytest.importorskip("onnxruntime"), 1) < 50_000_000
+    assert 20_000 <= costs._measured(1) < 50_000_000
 
 
 def test_floats_between_quantizers_are_exact_where_onnx_runtime_makes_bytes_of_them():

@@ -82,3 +82,18 @@ def test_report_names_a_qgemm_that_is_left():
     report = prepare(made).report()
     assert report["onnxruntime"]["com.microsoft.QGemm"] == 1
     assert report["passed on"] == {"left whole: ONNX Runtime is faster here": 1}
+
+
+def test_a_matrix_that_one_node_turns_is_packed_for_each():
+    nodes = [
+        node("QGemm", ["x", "s", "z", "b", "s", "bz"], [name], domain="com.microsoft", transB=turned)
+        for turned, name in enumerate(("y", "turned"))
+    ]
+    b = RNG.integers(-64, 64, (K, K)).astype(np.int8)
+    constants = {"s": np.float32(1), "z": np.uint8(0), "b": b, "bz": np.int8(0)}
+    outputs = [info(name, np.float32, [3, K]) for name in ("y", "turned")]
+    made = model_of(nodes, [info("x", np.uint8, [3, K])], outputs, constants, domains=["com.microsoft"])
+    x = RNG.integers(0, 256, (3, K)).astype(np.uint8)
+    y, turned = prepare(made, take="all").run([x])
+    np.testing.assert_array_equal(y, x.astype(int) @ b)
+    np.testing.assert_array_equal(turned, x.astype(int) @ b.T)

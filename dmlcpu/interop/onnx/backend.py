@@ -65,7 +65,7 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
     def __init__(self, model: Model, wanted: Wanted, options: Any = None) -> None:
         _check_take(wanted.take)
         source = loaded(model)
-        self.made_of = source.given, wanted, options
+        self._made_of = source.given, wanted, options
         graph = source.proto.graph
         self.inputs = {each.name: _declared(each.type) for each in graph.input}
         self.outputs = {each.name: _declared(each.type) for each in graph.output}
@@ -75,7 +75,7 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         self.session = self._program.session
 
     def __reduce__(self) -> tuple[Any, ...]:
-        given, wanted, options = self.made_of
+        given, wanted, options = self._made_of
         return type(self), (given, wanted, attributes_of(options))
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -112,8 +112,11 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
                 if all(checked[name] is value for name, value in feeds.items()):
                     raise
             return self.session.run(names, checked, options)  # type: ignore[no-any-return]
+        for name in names or ():
+            if name not in self.outputs:
+                raise BindingError(NAME, "output_names", repr(name), ", ".join(self.outputs))
         results = self._program.run(self._checked(feeds))
-        return results if names is None else [dict(zip(self.outputs, results, strict=True))[name] for name in names]
+        return [dict(zip(self.outputs, results, strict=True))[name] for name in names] if names else results
 
     def report(self) -> dict[str, dict[str, int]]:
         """Count the nodes by what runs them, including those in branches, loops and the model's functions.
@@ -124,7 +127,7 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
             "dmlcpu" and "onnxruntime", for each a dictionary: operator -> number of nodes; nodes that become one call
             count as one. "passed on": reason -> number of nodes that these kernels left to ONNX Runtime.
         """
-        return {who: dict(sorted((+each).items())) for who, each in self._program.counts.items()}
+        return {who: dict(sorted(each.items())) for who, each in self._program.counts.items()}
 
     def _named(self, inputs: Any) -> Mapping[str, Any]:
         if isinstance(inputs, Mapping):
@@ -152,25 +155,6 @@ class Backend(base.Backend):  # type: ignore[misc]
     """ONNX's interface of backends: TopK, ScatterND, QLinearMatMul and others on these kernels.
 
     ONNX Runtime runs the other nodes. `prepare` packs the constant B of a product once.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from onnx import TensorProto, helper
-    >>> from dmlcpu.interop.onnx import Backend
-    >>> b = helper.make_tensor("b", TensorProto.INT8, (2, 2), [1, -1, 2, -2])
-    >>> graph = helper.make_graph(
-    ...     [helper.make_node("MatMulInteger", ["a", "b"], ["y"])],
-    ...     "products",
-    ...     [helper.make_tensor_value_info("a", TensorProto.UINT8, ["rows", 2])],
-    ...     [helper.make_tensor_value_info("y", TensorProto.INT32, ["rows", 2])],
-    ...     [b],
-    ... )
-    >>> model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
-    >>> prepared = Backend.prepare(model)
-    >>> prepared.run({"a": np.array([[10, 20], [30, 40]], np.uint8)})
-    (array([[  50,  -50],
-           [ 110, -110]], dtype=int32),)
     """
 
     @classmethod
@@ -243,30 +227,9 @@ class Backend(base.Backend):  # type: ignore[misc]
         TypeError
             If `model` or `take` has another type.
         """
-        cls._check_device(device)
+        if not cls.supports_device(device):
+            raise UnsupportedError(NAME, "device", repr(device), "'CPU'")
         return BackendRep(model, Wanted(take, qdq, exact))
-
-    @classmethod
-    def run_model(cls, model: Model, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
-        """Prepare a model and run it once; see `prepare` and `BackendRep.run`.
-
-        Parameters
-        ----------
-        model : onnx.ModelProto, bytes, str or os.PathLike
-            The model, or its file.
-        inputs : mapping of str to array, or sequence of arrays
-            By name, or in the model's order.
-        device : str, default "CPU"
-            In ONNX's notation.
-        **kwargs
-            No effect.
-
-        Returns
-        -------
-        tuple
-            The model's outputs.
-        """
-        return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
     def run_node(
@@ -298,18 +261,15 @@ class Backend(base.Backend):  # type: ignore[misc]
         UnsupportedError
             If the device is not the CPU, or the operator is unknown.
         """
-        cls._check_device(device)
         names = [name for name in node.input if name]
         arrays = [np.asarray(each) for each in ([inputs] if isinstance(inputs, np.ndarray) else inputs)]
         if len(arrays) != len(names):
             raise BindingError(NAME, "inputs", f"{len(arrays)} arrays", f"{len(names)}, for {_listed(names)}")
         feeds = dict(zip(names, arrays, strict=True))
         domain = "" if node.domain == "ai.onnx" else node.domain
-        has_schema = onnx.defs.has(node.op_type, domain)
-        version = kwargs.get("opset_version") or (
-            onnx.defs.get_schema(node.op_type, domain).since_version if has_schema else 1
-        )
-        return cls.run_model(model_of_node(node, feeds, {domain: version}), feeds, take=ALL)
+        newest = onnx.defs.get_schema(node.op_type, domain).since_version if onnx.defs.has(node.op_type, domain) else 1
+        opsets = {domain: kwargs.get("opset_version") or newest}
+        return cls.prepare(model_of_node(node, feeds, opsets), device, take=ALL).run(feeds)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
@@ -326,11 +286,6 @@ class Backend(base.Backend):  # type: ignore[misc]
         """
         kind, colon, number = device.partition(":") if isinstance(device, str) else ("", "", "")
         return kind == "CPU" and (number.isdigit() or not colon)
-
-    @classmethod
-    def _check_device(cls, device: str) -> None:
-        if not cls.supports_device(device):
-            raise UnsupportedError(NAME, "device", repr(device), "'CPU'")
 
 
 def _declared(kind: onnx.TypeProto) -> Tensor | None:

@@ -2,40 +2,28 @@
 
 import math
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, numpy_helper
 
-from dmlcpu.common.arguments import Array
 from dmlcpu.errors import BindingError
+from dmlcpu.interop.onnx.costs import cost_of_cut
 from dmlcpu.interop.onnx.cut import cut
-from dmlcpu.interop.onnx.graphs import MICROSOFT, NAME, bodies, constants_of, model_nodes, name_of, reads, result_of
+from dmlcpu.interop.onnx.graphs import NAME, attribute, bodies, constants_of, model_nodes, name_of, reads, result_of
 from dmlcpu.interop.onnx.loading import Source
+from dmlcpu.interop.onnx.ops import BY_NAME
+from dmlcpu.interop.onnx.runtime import NUMBERS
 from dmlcpu.kernels.gemm.table import TARGETS
 from dmlcpu.runtime.isa import Isa, allowed, detected
 
-# Products, by the places of A and B among their inputs.
-PRODUCTS = {
-    "QLinearMatMul": (0, 3),
-    "MatMulInteger": (0, 1),
-    f"{MICROSOFT}.MatMulIntegerToFloat": (0, 1),
-    f"{MICROSOFT}.DynamicQuantizeMatMul": (0, 1),
-    f"{MICROSOFT}.QGemm": (0, 3),
-}
+PRODUCTS = {name: operator.B for name, operator in BY_NAME.items() if operator.B}
 TAKEN = {"TopK", "ScatterND", "ScatterElements", "Scatter", *PRODUCTS}
-_DYNAMIC = "DynamicQuantizeLinear"
-EXACT = "ONNX Runtime is set to be exact"
-INEXACT = "it may saturate: ONNX Runtime refuses to be exact in a model that also multiplies int8 by int8"
-ALLOWED = "it may saturate, as exact=False allows"
-FASTER = "ONNX Runtime is faster here"
-_JOINED = "ONNX Runtime joins it with its neighbours"
-# Why nodes that there is a kernel for were left to ONNX Runtime.
-WHY_LEFT = {"QuantizeLinear": _JOINED, "DequantizeLinear": _JOINED, _DYNAMIC: "other nodes read its result"}
 
 AUTO, ALL = "auto", "all"
+_UNKNOWN = onnx.TypeProto()
 _SIZES = 1, 256  # what a size that the model leaves open may be: the choice has to pay with each of them
 _MARGIN = 2  # the gain has to be this many times what the cuts take: estimates hold within a factor of 2
 _VNNI = {Isa.AVXVNNI, Isa.AVX512VNNI, Isa.AMX}
@@ -64,82 +52,59 @@ class Wanted(NamedTuple):
 class Values:
     """The types, shapes and constants of a graph's values; joined: results of products that were floats."""
 
-    def __init__(
-        self, graph: onnx.GraphProto, types: Mapping[str, onnx.TypeProto], source: Source, joined: set[str]
-    ) -> None:
-        self.joined = joined
-        self.graph, self.constants = graph, constants_of(graph)
-        self._types, self._source = types, source
+    def __init__(self, graph: onnx.GraphProto, types: Mapping[str, onnx.TypeProto], joined: set[str]) -> None:
+        self.graph, self.constants, self.joined, self._types = graph, constants_of(graph), joined, types
 
     def dtype(self, name: str) -> int:
         """Return the type of a tensor's elements; 0 if it is not known."""
-        if name in self.constants:
-            return int(self.constants[name].data_type)
-        return int(self._types[name].tensor_type.elem_type) if name in self._types else 0
+        return int(self._types.get(name, _UNKNOWN).tensor_type.elem_type)
 
     def shape(self, name: str, size: int) -> tuple[int, ...] | None:
         """Return a tensor's shape, with a size for dimensions that the model leaves open; None if it has none."""
-        if name in self.constants:
-            return tuple(self.constants[name].dims)
-        if name not in self._types or not self._types[name].tensor_type.HasField("shape"):
-            return None
-        return tuple(max(each.dim_value, 0) or size for each in self._types[name].tensor_type.shape.dim)
+        tensor = self._types.get(name, _UNKNOWN).tensor_type
+        return tuple(max(each.dim_value, 0) or size for each in tensor.shape.dim) if tensor.HasField("shape") else None
 
     def elements(self, name: str, size: int) -> int:
         """Return the number of a tensor's elements."""
         shape = self.shape(name, size)
         return size if shape is None else math.prod(shape)
 
-    def array(self, name: str) -> Array:
-        """Return a constant."""
-        return numpy_helper.to_array(self._source.inner(self.constants[name]))  # type: ignore[no-any-return]
-
 
 def candidates(values: Values) -> list[onnx.NodeProto]:
     """Return the nodes that these kernels can run: of numbers that NumPy has."""
-    numbers = {helper.np_dtype_to_tensor_dtype(np.dtype(each)) for each in "?bBhHiIlLefd"}
-    return [node for node in values.graph.node if name_of(node) in TAKEN and values.dtype(reads_first(node)) in numbers]
+    return [node for node in values.graph.node if name_of(node) in TAKEN and values.dtype(node.input[0]) in NUMBERS]
 
 
-def reads_first(node: onnx.NodeProto) -> str:
-    """Return the input whose type is that of the node."""
-    return node.input[0] if node.input else ""
-
-
-def chosen(values: Values, wanted: Wanted, threads: int, cost_of_cut: Callable[[], int]) -> set[str]:
+def chosen(values: Values, wanted: Wanted, threads: int) -> set[str]:
     """Return the nodes that these kernels run, by their results."""
-    graph, able, take = values.graph, candidates(values), wanted.take
+    graph, able, take = values.graph, {result_of(node): node for node in candidates(values)}, wanted.take
     if take == ALL:
-        taken = {result_of(node) for node in able}
+        taken = {*able}
     elif take == AUTO:
-        must = {result_of(node) for node in able if _is_refused(node, values)}
-        if wanted.exact:
-            must |= {result_of(node) for node in able if _is_wrong(node, values, threads)}
-        taken = _paying(values, able, must, cost_of_cut)
+        must = {name for name, node in able.items() if _is_needed(node, values, threads, exact=wanted.exact)}
+        taken = _paying(values, able, must, threads)
     else:
-        asked = {result_of(node): node for node in able if {node.name, result_of(node)} & {*take}}
+        taken = {name for name, node in able.items() if not {node.name, name}.isdisjoint(take)}
+        known = taken | {able[name].name for name in taken}
         for name in take:
-            if all(name not in (node.name, result) for result, node in asked.items()):
-                raise BindingError(NAME, "take", repr(name), _listed([node.name or result_of(node) for node in able]))
-        taken = set(asked)
+            if name not in known:
+                names = ", ".join(node.name or result for result, node in able.items())
+                raise BindingError(NAME, "take", repr(name), names or "nothing: the model has no such nodes")
     if not taken:
         return taken
     left = {name for node in graph.node if result_of(node) not in taken for name in reads(node)}
     left |= {each.name for each in graph.output}
-    return taken | {
-        result_of(node) for node in graph.node if name_of(node) == _DYNAMIC and left.isdisjoint(node.output)
-    }
+    dynamic = [node for node in graph.node if name_of(node) == "DynamicQuantizeLinear"]
+    return taken | {result_of(node) for node in dynamic if left.isdisjoint(node.output)}
 
 
-def _paying(values: Values, able: list[onnx.NodeProto], must: set[str], cost_of_cut: Callable[[], int]) -> set[str]:
+def _paying(values: Values, able: dict[str, onnx.NodeProto], must: set[str], threads: int) -> set[str]:
     """Return what must be taken and the nodes that make the whole model faster."""
-    gains = {
-        result_of(node): [_gain(node, values, size) for size in _SIZES] for node in able if result_of(node) not in must
-    }
+    gains = {name: [_gain(able[name], values, size) for size in _SIZES] for name in able.keys() - must}
     gains = {name: each for name, each in gains.items() if min(each) > 0}
     if not gains:
         return must
-    cost, least = cost_of_cut(), _sessions(values, must) if must else 0
+    cost, least = cost_of_cut(threads), _sessions(values, must) if must else 0
     large = {name for name, each in gains.items() if min(each) > 2 * _MARGIN * cost}  # each pays for two cuts
     for taken in ({*gains}, large):
         more = max(_sessions(values, must | taken) - least, 0)
@@ -154,27 +119,20 @@ def _sessions(values: Values, taken: set[str]) -> int:
     return sum(not part.is_ours for part in parts)
 
 
-def _types(node: onnx.NodeProto, values: Values) -> tuple[int, int]:
-    """Return the types that a product multiplies: floats are quantized to uint8 before."""
-    a, b = (values.dtype(node.input[place]) for place in PRODUCTS[name_of(node)])
-    return TensorProto.UINT8 if a == TensorProto.FLOAT else a, b
-
-
-def _is_refused(node: onnx.NodeProto, values: Values) -> bool:
-    """Return whether ONNX Runtime has no kernel for a node: int8 by uint8."""
-    return name_of(node) in PRODUCTS and _types(node, values) == (TensorProto.INT8, TensorProto.UINT8)
-
-
-def _is_wrong(node: onnx.NodeProto, values: Values, threads: int) -> bool:
-    """Return whether ONNX Runtime's result may be wrong on this processor, however it is set."""
+def _is_needed(node: onnx.NodeProto, values: Values, threads: int, *, exact: bool) -> bool:
+    """Return whether ONNX Runtime has no kernel for a node, or, if exact, may compute it wrongly, however it is set."""
     name = name_of(node)
     if name == "ScatterND":  # threads that reduce into one place lose updates
-        is_reduction = any(each.name == "reduction" and each.s != b"none" for each in node.attribute)
-        return is_reduction and threads > 1 and values.elements(node.input[2], _SIZES[-1]) >= _RACES
+        is_reduction = attribute(node, "reduction", b"none") != b"none"
+        return exact and is_reduction and threads > 1 and values.elements(node.input[2], _SIZES[-1]) >= _RACES
     if name not in PRODUCTS:
         return False
-    is_constant = node.input[PRODUCTS[name][1]] in values.constants
-    return not is_constant and saturates() and _types(node, values) == (TensorProto.UINT8, TensorProto.INT8)
+    b = node.input[PRODUCTS[name]]
+    types = values.dtype(node.input[0]), values.dtype(b)
+    if types == (TensorProto.INT8, TensorProto.UINT8):
+        return True
+    is_mixed = types[0] != TensorProto.INT8 and types[1] == TensorProto.INT8  # floats are quantized to uint8
+    return exact and is_mixed and b not in values.constants and saturates()
 
 
 def saturates() -> bool:
@@ -183,11 +141,7 @@ def saturates() -> bool:
 
 
 def saturating(source: Source) -> set[str]:
-    """Return the int8 weights of which two products by uint8 can leave 16 bits, where ONNX Runtime adds them in these.
-
-    A uint8 is at most 255, so that this depends on the weights: those of seven bits, from -64 to 64, are exact. Which
-    two are added depends on the operator, and of weights of full range almost any two do.
-    """
+    """Return the int8 weights of which two products by uint8 can leave 16 bits, in which ONNX Runtime adds them."""
     if not saturates():
         return set()
     nodes = [*model_nodes(source.proto)]
@@ -197,27 +151,20 @@ def saturating(source: Source) -> set[str]:
     types = {name: tensor.data_type for name, tensor in tensors}
     read: set[str] = set()
     for node in nodes:
-        place = _ZERO_POINTS.get(node.op_type)
-        zero_point = node.input[place] if place and place < len(node.input) else ""
-        if node.op_type not in _NEVER_SATURATING and types.get(zero_point) != TensorProto.INT8:
+        place = _ZERO_POINTS.get(node.op_type, len(node.input))
+        is_signed = [types.get(name) for name in node.input[place : place + 1]] == [TensorProto.INT8]
+        if not is_signed and node.op_type not in _NEVER_SATURATING:
             read.update(node.input)
     found = set()
     for name, tensor in tensors:
-        if (
-            name in read
-            and tensor.data_type == TensorProto.INT8
-            and len(tensor.dims) > 1
-            and math.prod(tensor.dims) > 1
-        ):
-            weights = numpy_helper.to_array(source.inner(tensor)).ravel()
+        is_matrix = len(tensor.dims) > 1 and math.prod(tensor.dims) > 1
+        if name in read and tensor.data_type == TensorProto.INT8 and is_matrix:
+            weights = numpy_helper.to_array(tensor, source.folder).ravel()
+            # Which two are added depends on the operator, and of weights of full range almost any two do.
             ordered = np.partition(weights, (1, -2)).astype(int)
             if ordered[-2:].sum() > _MOST or ordered[:2].sum() < -_MOST:
                 found.add(name)
     return found
-
-
-def _is_turned(node: onnx.NodeProto) -> bool:
-    return any(each.name == "transB" and each.i for each in node.attribute)
 
 
 def _gain(node: onnx.NodeProto, values: Values, size: int) -> float:
@@ -225,33 +172,26 @@ def _gain(node: onnx.NodeProto, values: Values, size: int) -> float:
     match name_of(node):
         case "TopK":
             shape = values.shape(node.input[0], size) or (size,)
-            axis = next((each.i for each in node.attribute if each.name == "axis"), -1)
-            return (_OF_TOP_K * math.prod(shape) if shape[axis] >= _LONG_ROW else 0) - _CALL
+            is_long: bool = shape[attribute(node, "axis", -1)] >= _LONG_ROW
+            return is_long * _OF_TOP_K * math.prod(shape) - _CALL
         case "ScatterElements" | "Scatter":
             return _OF_ELEMENT * values.elements(node.input[1], size) - _CALL
         case "ScatterND":
             return 0
         case name:
-            return _gain_of_product(node, values, size, *PRODUCTS[name]) - _CALL
+            return _gain_of_product(node, values, size, PRODUCTS[name]) - _CALL
 
 
-def _gain_of_product(node: onnx.NodeProto, values: Values, size: int, a: int, b: int) -> float:
-    """Return the gain of a product."""
+def _gain_of_product(node: onnx.NodeProto, values: Values, size: int, b: int) -> float:
+    """Return the gain of a product; b: the place of B."""
     shape = values.shape(node.input[b], size)
-    if shape is None or len(shape) < 2:
+    # A MatMul between quantizers that was joined is a product of uint8 by int8 in ONNX Runtime.
+    if shape is None or len(shape) < 2 or result_of(node) in values.joined:
         return 0
-    depth, columns = shape[-2:][::-1] if _is_turned(node) else shape[-2:]
-    results = values.elements(node.input[a], size) // max(depth, 1) * columns
-    if result_of(node) in values.joined:  # a MatMul between quantizers, of which ONNX Runtime makes uint8 by int8
-        return 0
-    if values.dtype(node.input[a]) == values.dtype(node.input[b]) == TensorProto.INT8:
+    depth, columns = shape[-2:][::-1] if attribute(node, "transB", 0) else shape[-2:]
+    results = values.elements(node.input[0], size) // max(depth, 1) * columns
+    if values.dtype(node.input[0]) == values.dtype(node.input[b]) == TensorProto.INT8:
         rate = max(target.rate for target in TARGETS if target.unit.isa in allowed())
         return _OF_B * math.prod(shape) + results * depth * (_OF_PRODUCT - 1 / rate)
-    is_by_column = (
-        name_of(node) in ("QLinearMatMul", f"{MICROSOFT}.QGemm") and values.elements(node.input[b + 1], 1) > 1
-    )
+    is_by_column = b == 3 and values.elements(node.input[4], 1) > 1  # scales of QLinearMatMul and QGemm
     return _OF_COLUMN * results if is_by_column else 0
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names) or "nothing: the model has no such nodes"

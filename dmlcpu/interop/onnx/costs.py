@@ -15,14 +15,13 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from dmlcpu import __version__
-from dmlcpu.interop.onnx.runtime import session_of
+from dmlcpu.interop.onnx.runtime import runtime, session_of
 from dmlcpu.kernels import registry
 
 # In nanoseconds, on one thread and on more, which sleep between sessions and have to be woken (Zen 3).
@@ -33,12 +32,12 @@ _BUSY = 1.2  # processes for each processor
 
 
 @functools.cache
-def cost_of_cut(package: ModuleType, threads: int) -> int:
+def cost_of_cut(threads: int) -> int:
     """Return what a further session costs in a run, in nanoseconds."""
     folder = registry.find("top_k", "select").kernel.share.stats.cache_path
-    machine = (platform.node(), os.cpu_count(), package.__version__, __version__)
+    machine = (platform.node(), os.cpu_count(), runtime().__version__, __version__)
     name = f"onnx.{hashlib.sha256(repr(machine).encode()).hexdigest()[:16]}.json"
-    return _kept(Path(folder) / name if folder else None, threads, lambda: _measured(package, threads))
+    return _kept(Path(folder) / name if folder else None, threads, lambda: _measured(threads))
 
 
 def _kept(path: Path | None, threads: int, measure: Callable[[], int]) -> int:
@@ -65,11 +64,11 @@ def _read(path: Path | None) -> dict[str, int]:
         return {}
 
 
-def _measured(package: ModuleType, threads: int) -> int:
+def _measured(threads: int) -> int:
     """Return by how much longer layers take in a session each than in one, for each further session."""
     options = {"intra_op_num_threads": threads}
-    whole = session_of(package, _model(_LAYERS), options)
-    parts = [session_of(package, _model(1), options, folder="") for _ in range(_LAYERS)]
+    whole = session_of(_model(_LAYERS), options)
+    parts = [session_of(_model(1), options, folder="") for _ in range(_LAYERS)]
     x = np.ones((_WIDTH // 4, _WIDTH), np.float32)
     times: list[list[int]] = [[], []]
     for _ in range(_ROUNDS):

@@ -41,12 +41,7 @@ def cut(
 
 
 def _levels(graph: onnx.GraphProto, reading: list[set[str]], is_ours: Callable[[onnx.NodeProto], bool]) -> list[int]:
-    """Return the nodes' levels, the least that their inputs allow: even for other nodes, odd for ours.
-
-    So a level's nodes need only earlier levels and one another, and there are no more levels than changes of the kind
-    along a path. Other nodes that need only constants are where a result of theirs is first read: ONNX Runtime computes
-    them in advance there, and packs weights that they make.
-    """
+    """Return the nodes' levels, the least that their inputs allow: even for other nodes, odd for ours."""
     level_of = {each.name: 0 for each in graph.input}  # without results that need only constants
     levels = []
     for node, names in zip(graph.node, reading, strict=True):
@@ -57,6 +52,8 @@ def _levels(graph: onnx.GraphProto, reading: list[set[str]], is_ours: Callable[[
             level += is_our != level % 2
             level_of.update((name, level) for name in node.output if name)
         levels.append(level)
+    # Other nodes that need only constants are where a result of theirs is first read: ONNX Runtime computes them in
+    # advance there, and packs weights that they make.
     first: dict[str, int] = {}  # level in which a value is read
     for number, node in reversed([*enumerate(graph.node)]):
         if levels[number] < 0:

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
+from typing import Any
 
 import numpy as np
 import onnx
@@ -24,9 +25,9 @@ def result_of(node: onnx.NodeProto) -> str:
     return next(filter(None, node.output), "")
 
 
-def described(node: onnx.NodeProto) -> str:
-    """Return what an error says about the node that raised it."""
-    return f"in the node {node.name!r} ({name_of(node)}), which makes {', '.join(node.output)}"
+def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
+    """Return a node's attribute; its default if it is missing."""
+    return next((helper.get_attribute_value(each) for each in node.attribute if each.name == name), default)
 
 
 def model_of_node(node: onnx.NodeProto, feeds: Mapping[str, Array], opsets: Mapping[str, int]) -> onnx.ModelProto:
@@ -45,44 +46,44 @@ def bodies(node: onnx.NodeProto) -> list[onnx.GraphProto]:
     return [each.g for each in node.attribute if each.type == onnx.AttributeProto.GRAPH]
 
 
-def nodes_inside(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes of a node's branches and loops, at any depth."""
-    for body in bodies(node):
-        for inner in body.node:
-            yield inner
-            yield from nodes_inside(inner)
+def nested(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes, each with those of its branches and loops, at any depth."""
+    for node in nodes:
+        yield node
+        for body in bodies(node):
+            yield from nested(body.node)
+
+
+def model_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes of a model, with those of functions, branches and loops."""
+    for each in (model.graph, *model.functions):
+        yield from nested(each.node)
 
 
 def reads(node: onnx.NodeProto) -> set[str]:
     """Return the names that a node reads, also those that its branches and loops take from around them."""
     names = {name for name in node.input if name}
     for body in bodies(node):
-        own = {each.name for each in (*body.input, *body.initializer)}
-        own |= {each.values.name for each in body.sparse_initializer}
+        sparse = (each.values for each in body.sparse_initializer)
+        own = {each.name for each in (*body.input, *body.initializer, *sparse)}
         own |= {name for inner in body.node for name in inner.output}
         read = {name for inner in body.node for name in reads(inner)} | {each.name for each in body.output}
         names |= read - own
     return names
 
 
-_LONG_DOMAIN = "ai.onnx"  # of ONNX's operators; usually their domain is empty
 _ELEMENT_TYPES = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
 
 
 def completed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy with what ONNX's own tools require, and ONNX Runtime does not.
-
-    Its nodes are sorted, functions are inlined, ONNX's domain has its short name, what is used is imported, and
-    initializers take the place of Constant nodes and sparse initializers, outside branches.
-    """
+    """Return a copy with what ONNX's own tools require, without functions, and with initializers as only constants."""
     found = copy.deepcopy(inliner.inline_local_functions(model) if model.functions else model)
-    imports = {each.domain: each.version for each in found.opset_import}
-    imports = {each.domain: each.version for function in model.functions for each in function.opset_import} | imports
-    nodes, graph = [*model_nodes(found)], found.graph
-    for node in nodes:
-        node.domain = "" if node.domain == _LONG_DOMAIN else node.domain
-    imports = {"" if name == _LONG_DOMAIN else name: version for name, version in imports.items()}
-    imports = {node.domain: 1 for node in nodes} | {MICROSOFT: 1} | imports
+    graph, nodes, versions = found.graph, [*model_nodes(found)], found.opset_import
+    versions.extend(each for function in model.functions for each in function.opset_import)
+    for each in (*nodes, *versions):
+        each.domain = "" if each.domain == "ai.onnx" else each.domain
+    imports = {node.domain: 1 for node in nodes} | {MICROSOFT: 1}
+    imports |= {each.domain: each.version for each in reversed(versions)}  # the model's own come first
     found.ClearField("opset_import")
     found.opset_import.extend(helper.make_opsetid(*each) for each in imports.items())
     found.ir_version = max(found.ir_version, 4)  # before, initializers had to be inputs
@@ -95,13 +96,6 @@ def completed(model: onnx.ModelProto) -> onnx.ModelProto:
     graph.node.extend(others)
     graph.name = graph.name or "model"
     return found
-
-
-def model_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes of a model, with those of functions, branches and loops."""
-    for node in (*model.graph.node, *(each for function in model.functions for each in function.node)):
-        yield node
-        yield from nodes_inside(node)
 
 
 def _sorted(nodes: list[onnx.NodeProto]) -> list[onnx.NodeProto]:
@@ -125,9 +119,8 @@ def _constant(attribute: onnx.AttributeProto, name: str) -> onnx.TensorProto:
     if isinstance(value, onnx.SparseTensorProto):
         return _dense(value, name)
     if isinstance(value, onnx.TensorProto):
-        found = copy.deepcopy(value)
-        found.name = name
-        return found
+        value.name = name  # of a copy of the model
+        return value
     return numpy_helper.from_array(np.array(value, _ELEMENT_TYPES.get(attribute.name, object)), name)
 
 

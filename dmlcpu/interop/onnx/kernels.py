@@ -7,8 +7,8 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from dmlcpu.common.data_types import BYTE_TYPES
-from dmlcpu.interop.onnx.graphs import described
-from dmlcpu.interop.onnx.ops import OPS, Product
+from dmlcpu.interop.onnx.graphs import name_of
+from dmlcpu.interop.onnx.ops import OPS
 from dmlcpu.products.packing import PackedMatrix, pack_b
 
 
@@ -17,25 +17,20 @@ class Kernels:
 
     def __init__(self, model: onnx.ModelProto) -> None:
         evaluator = ReferenceEvaluator(model, new_ops=OPS)
-        # A result may be a view of a constant, and a caller who writes to it would change the model. Other constants
-        # are copied: arrays from `numpy_helper` are read-only, and take a slower path.
-        names = evaluator.output_names
-        arrays = {name: np.asarray(each) for name, each in evaluator.rt_inits_.items()}
-        fast = {
-            name: np.array(each, each.dtype.type, order="C")
-            for name, each in arrays.items()
-            if name not in names and each.dtype.kind in "biuf"
-        }
-        self._constants, self._outputs, self._calls = {"": None, **arrays, **fast}, names, []
-        packed: dict[str, PackedMatrix] = {}  # once for all nodes that read it
+        self._outputs, self._calls = evaluator.output_names, []
+        # Arrays from `numpy_helper` are read-only, and take a slower path.
+        constants = {name: np.array(each, order="C") for name, each in evaluator.rt_inits_.items()}
+        self._constants = {"": None, **constants}
+        packed: dict[tuple[str, int], PackedMatrix] = {}  # once for all nodes that read it
         for node in evaluator.rt_nodes_:
             attributes = {name: getattr(node, name) for name in node.attributes_names_}
             self._calls.append((node, attributes, tuple(node.input), tuple(node.output)))
-            b = node.input[node.B] if isinstance(node, Product) else ""
-            weights = None if b in evaluator.input_names else arrays.get(b)  # an input may be given another value
+            b = "" if node.B is None else node.input[node.B]
+            weights = constants.get(b)
             if weights is not None and weights.ndim >= 2 and weights.dtype.name in BYTE_TYPES:
-                packed[b] = packed.get(b) or pack_b(node.oriented(fast.get(b, weights)))
-                node.packed = packed[b]
+                key = b, attributes.get("transB", 0)
+                packed[key] = packed.get(key) or pack_b(node.oriented(weights))
+                node.packed = packed[key]
 
     def run(self, names: None, feeds: dict[str, Any]) -> list[Any]:
         """Return all outputs, in order."""
@@ -44,7 +39,8 @@ class Kernels:
             try:
                 results = node._run(*[values[name] for name in inputs], **attributes)
             except Exception as error:
-                error.add_note(described(node.onnx_node))
+                made = ", ".join(outputs)
+                error.add_note(f"in the node {node.onnx_node.name!r} ({name_of(node.onnx_node)}), which makes {made}")
                 raise
             values.update(zip(outputs, results, strict=False))  # some may have no name, and the last no place
             values[""] = None

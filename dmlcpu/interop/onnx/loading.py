@@ -6,7 +6,6 @@ from typing import NamedTuple, TypeAlias
 
 import onnx
 from google.protobuf.message import DecodeError
-from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
 from dmlcpu.errors import BindingError
 from dmlcpu.interop.onnx.graphs import NAME
@@ -20,15 +19,6 @@ class Source(NamedTuple):
     given: bytes | str  # its bytes or its path, as ONNX Runtime takes them
     proto: onnx.ModelProto  # without external data
     folder: str  # of external data
-
-    def inner(self, tensor: onnx.TensorProto) -> onnx.TensorProto:
-        """Return a tensor with its data, which may lie in a file."""
-        if not uses_external_data(tensor):
-            return tensor
-        found = onnx.TensorProto()
-        found.CopyFrom(tensor)
-        load_external_data_for_tensor(found, self.folder)
-        return found
 
 
 def loaded(model: Model) -> Source:

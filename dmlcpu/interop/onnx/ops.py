@@ -1,29 +1,18 @@
 """Operators for ONNX's reference evaluator, which otherwise computes them in plain NumPy."""
 
+import contextlib
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper
 from onnx.reference.op_run import OpRun
-from onnx.reference.ops.op_argmax import ArgMax_12 as _ReferenceArgMax
-from onnx.reference.ops.op_argmin import ArgMin_12 as _ReferenceArgMin
-from onnx.reference.ops.op_dequantize_linear import DequantizeLinear_25 as _ReferenceDequantizeLinear
-from onnx.reference.ops.op_dynamic_quantize_linear import DynamicQuantizeLinear as _ReferenceDynamicQuantizeLinear
-from onnx.reference.ops.op_gather_elements import GatherElements as _ReferenceGatherElements
-from onnx.reference.ops.op_matmul_integer import MatMulInteger as _ReferenceMatMulInteger
-from onnx.reference.ops.op_qlinear_matmul import QLinearMatMul as _ReferenceQLinearMatMul
-from onnx.reference.ops.op_quantize_linear import QuantizeLinear_25 as _ReferenceQuantizeLinear
-from onnx.reference.ops.op_scatter_elements import ScatterElements as _ReferenceScatterElements
-from onnx.reference.ops.op_scatternd import ScatterND as _ReferenceScatterND
-from onnx.reference.ops.op_topk import TopK_11 as _ReferenceTopK
+from onnx.reference.ops import load_op
 
 from dmlcpu.annotations import Reduction
-from dmlcpu.common.arguments import Array, as_axis
+from dmlcpu.common.arguments import Array
 from dmlcpu.common.parameters import as_floats, check_scale
-from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError, UnsupportedError
-from dmlcpu.indexing.elements import check_indices
+from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.interop.onnx.runtime import run_alone
 from dmlcpu.operators.argmax.function import argmax
 from dmlcpu.operators.argmin.function import argmin
@@ -40,183 +29,158 @@ from dmlcpu.operators.scatter_nd.function import scatter_nd
 from dmlcpu.operators.top_k.function import TopK as TopKResult, top_k
 from dmlcpu.products.packing import PackedMatrix
 
+OPS: list[type[OpRun]] = []
+"""For ``onnx.reference.ReferenceEvaluator(model, new_ops=OPS)``."""
+
 
 class _Operator(OpRun):  # type: ignore[misc]
-    """The base of operators: `compute` calls the function.
+    """The base of operators: `_compute` calls the function. What that does not support, ONNX's own class computes."""
 
-    If it raises an UnsupportedError or a TypeError, ONNX's own `_run` computes the results.
-    """
+    # ONNX does not define how NaN, infinities and scales of 0 quantize: ONNX Runtime computes them if it is installed.
+    quantizes = False
+    own = ""  # ONNX's class if it has another name
+    B: int | None = None  # the place of a product's B among its inputs; `Kernels` packs it once if it is constant
+    packed: PackedMatrix | None = None
+
+    def __init_subclass__(cls) -> None:
+        OPS.append(cls)
+
+    def oriented(self, b: Array) -> Array:
+        """Return B as it is multiplied and packed: transposed if a QGemm says so."""
+        return b.T if getattr(self, "transB", 0) else b
 
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
+        operands = [*inputs]
+        if self.B is not None:
+            operands[self.B] = self.oriented(operands[self.B]) if self.packed is None else self.packed
         try:
-            return self.compute(*inputs, **attributes)  # type: ignore[no-any-return]
+            return self._compute(*operands, **attributes)  # type: ignore[no-any-return]
         except (UnsupportedError, TypeError):  # strings, for instance
-            return super()._run(*inputs, **attributes)  # type: ignore[no-any-return]
+            if self.op_domain:
+                raise
+            node = load_op("", self.own or self.op_type)(self.onnx_node, self.run_params)
+            return node._run(*inputs, **attributes)  # type: ignore[no-any-return]
+        except DmlError:
+            if self.quantizes:
+                with contextlib.suppress(Exception):  # its errors have no class in common
+                    return run_alone(self.onnx_node, inputs, self.run_params["opsets"])
+            raise
 
 
-class TopK(_Operator, _ReferenceTopK):  # type: ignore[misc]
+class TopK(_Operator):
     """ONNX TopK, versions 1 to 24, by `dmlcpu.top_k`."""
 
-    def _run(self, data: Array, k: Any, **attributes: Any) -> tuple[Any, ...]:
+    def _compute(self, data: Array, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1) -> TopKResult:
         if np.size(k) != 1:  # in version 1 k is an attribute
             raise BindingError("TopK", "K.shape", str(np.shape(k)), "(1,)")
-        return super()._run(data, [int(np.asarray(k).item())], **attributes)
-
-    def compute(self, data: Array, k: list[int], axis: int = -1, largest: int = 1, sorted: int = 1) -> TopKResult:
-        """Return values and indices."""
-        return top_k(data, k[0], axis=axis, largest=bool(largest), sorted=bool(sorted))
+        return top_k(data, int(np.asarray(k).item()), axis=axis, largest=bool(largest), sorted=bool(sorted))
 
 
-class ArgMax(_Operator, _ReferenceArgMax):  # type: ignore[misc]
+class ArgMax(_Operator):
     """ONNX ArgMax, versions 1 to 13, by `dmlcpu.argmax`."""
 
-    def compute(self, data: Array, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> tuple[Array]:
-        """Return the places of the greatest elements."""
+    def _compute(self, data: Array, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> tuple[Array]:
         return (argmax(data, axis=axis, keepdims=bool(keepdims), select_last=bool(select_last_index)),)
 
 
-class ArgMin(_Operator, _ReferenceArgMin):  # type: ignore[misc]
+class ArgMin(_Operator):
     """ONNX ArgMin, versions 1 to 13, by `dmlcpu.argmin`."""
 
-    def compute(self, data: Array, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> tuple[Array]:
-        """Return the places of the smallest elements."""
+    def _compute(self, data: Array, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> tuple[Array]:
         return (argmin(data, axis=axis, keepdims=bool(keepdims), select_last=bool(select_last_index)),)
 
 
-class ScatterND(_Operator, _ReferenceScatterND):  # type: ignore[misc]
+class ScatterND(_Operator):
     """ONNX ScatterND, versions 11 to 18, by `dmlcpu.scatter_nd`."""
 
-    def compute(self, data: Array, indices: Array, updates: Array, reduction: Reduction = "none") -> tuple[Array]:
-        """Return the updated copy of data."""
+    def _compute(self, data: Array, indices: Array, updates: Array, reduction: Reduction = "none") -> tuple[Array]:
         return (scatter_nd(data, indices, updates, reduction=reduction),)
 
 
-class ScatterElements(_Operator, _ReferenceScatterElements):  # type: ignore[misc]
+class ScatterElements(_Operator):
     """ONNX ScatterElements, versions 11 to 18, by `dmlcpu.scatter_elements`."""
 
-    def compute(
+    def _compute(
         self, data: Array, indices: Array, updates: Array, axis: int = 0, reduction: Reduction = "none"
     ) -> tuple[Array]:
-        """Return the updated copy of data."""
-        run = partial(scatter_elements, data, indices, updates, axis=axis, reduction=reduction)
-        return (_of_elements(type(self).__name__, run, data, indices, axis),)
+        return _of_elements(self.op_type, scatter_elements, data, indices, updates, axis=axis, reduction=reduction)
 
 
 class Scatter(ScatterElements):
     """ONNX Scatter, versions 9 and 10: the older name of ScatterElements, which the evaluator lacks."""
 
+    own = "ScatterElements"
 
-class GatherElements(_Operator, _ReferenceGatherElements):  # type: ignore[misc]
+
+class GatherElements(_Operator):
     """ONNX GatherElements, versions 11 and 13, by `dmlcpu.gather_elements`."""
 
-    def compute(self, data: Array, indices: Array, axis: int = 0) -> tuple[Array]:
-        """Return the elements."""
-        return (
-            _of_elements("GatherElements", partial(gather_elements, data, indices, axis=axis), data, indices, axis),
-        )
+    def _compute(self, data: Array, indices: Array, axis: int = 0) -> tuple[Array]:
+        return _of_elements("GatherElements", gather_elements, data, indices, axis=axis)
 
 
-def _of_elements(operator: str, run: Callable[[], Array], data: Array, indices: Array, axis: int) -> Array:
-    """Return what a function returns; errors about indices name ONNX's operator."""
-    axis = as_axis(operator, "axis", axis, "data", data.ndim)
-    if indices.dtype.kind not in "iu":
-        raise BindingError(operator, "indices.dtype", str(indices.dtype), "int32, int64")
+def _of_elements(
+    operator: str, run: Callable[..., Array], data: Array, indices: Array, *updates: Array, **options: Any
+) -> tuple[Array]:
+    """Return what a function returns; its errors name ONNX's operator."""
     if indices.ndim != data.ndim:
         raise BindingError(operator, "indices.ndim", str(indices.ndim), f"{data.ndim}, as data has")
     try:
-        return run()
-    except IndexOutOfRangeError:
-        check_indices(operator, indices, axis, data.shape[axis])
+        return (run(data, indices, *updates, **options),)
+    except UnsupportedError:
         raise
+    except DmlError as error:
+        raise type(error)(operator, error.field, error.found, error.allowed) from error
 
 
-class Product(_Operator):
-    """The base of products. `Kernels` packs a constant input B once."""
-
-    B: int  # its number among the inputs
-    packed: PackedMatrix | None = None
-
-    def oriented(self, b: Array) -> Array:
-        """Return B as it is multiplied and packed."""
-        return b
-
-    def with_packed(self, *operands: Any) -> list[Any]:
-        """Return the inputs, with B as the kernels read it fastest."""
-        b = self.oriented(operands[self.B]) if self.packed is None else self.packed
-        return [*operands[: self.B], b, *operands[self.B + 1 :]]
-
-
-class QLinearMatMul(Product, _ReferenceQLinearMatMul):  # type: ignore[misc]
+class QLinearMatMul(_Operator):
     """ONNX QLinearMatMul, versions 10 and 21, by `dmlcpu.quantized_matmul`."""
 
     B = 3
 
-    def compute(self, *operands: Array) -> tuple[Array]:
-        """Return the quantized product."""
-        return (quantized_matmul(*self.with_packed(*operands)),)
+    def _compute(self, *operands: Any) -> tuple[Array]:
+        return (quantized_matmul(*operands),)
 
 
-class MatMulInteger(Product, _ReferenceMatMulInteger):  # type: ignore[misc]
+class MatMulInteger(_Operator):
     """ONNX MatMulInteger, version 10, by `dmlcpu.matmul_integer`."""
 
     B = 1
 
-    def compute(self, *operands: Array) -> tuple[Array]:
-        """Return the product; zero points may be missing."""
-        a, b, a_zero, b_zero = (*self.with_packed(*operands), None, None)[:4]
+    def _compute(self, a: Array, b: Array, a_zero: Any = None, b_zero: Any = None) -> tuple[Array]:
         return (matmul_integer(a, a_zero, b, b_zero),)
 
 
-class MatMulIntegerToFloat(Product):
+class MatMulIntegerToFloat(_Operator):
     """MatMulIntegerToFloat of ONNX Runtime's domain, version 1, by `dmlcpu.matmul_integer_to_float`."""
 
     op_domain = "com.microsoft"
     B = 1
 
-    def _run(self, *operands: Array) -> tuple[Array]:
-        """Return the scaled product; zero points and bias may be missing. ONNX has no operator to fall back on."""
-        a, b, a_scale, b_scale, a_zero, b_zero, bias = (*self.with_packed(*operands), None, None, None)[:7]
+    def _compute(self, a: Array, b: Array, a_scale: Array, b_scale: Array, *optional: Any) -> tuple[Array]:
+        a_zero, b_zero, bias = (*optional, None, None, None)[:3]
         return (matmul_integer_to_float(a, a_scale, a_zero, b, b_scale, b_zero, bias),)
 
 
-_QUANTIZER = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "scale", "zero_point"])
-
-
-class DynamicQuantizeMatMul(Product):
-    """DynamicQuantizeMatMul of ONNX Runtime's domain, version 1, by `dmlcpu.dynamic_quantize_matmul`.
-
-    The function refuses floats without a range (NaN, infinities). ONNX Runtime, if installed, quantizes them.
-    """
+class DynamicQuantizeMatMul(_Operator):
+    """DynamicQuantizeMatMul of ONNX Runtime's domain, version 1, by `dmlcpu.dynamic_quantize_matmul`."""
 
     op_domain = "com.microsoft"
+    quantizes = True
     B = 1
 
-    def _run(self, *operands: Array) -> tuple[Array]:
-        """Return the scaled product; zero point and bias may be missing. ONNX has no operator to fall back on."""
-        x, *others = (*self.with_packed(*operands), None, None)[:5]
-        try:
-            return (dynamic_quantize_matmul(x, *others),)
-        except DmlError as error:
-            is_of_x = error.field.partition("[")[0] == "x"
-            if not is_of_x or (found := run_alone(_QUANTIZER, [x], {"": 11})) is None:
-                raise
-            return (matmul_integer_to_float(*found, *others),)
+    def _compute(self, *operands: Any) -> tuple[Array]:
+        return (dynamic_quantize_matmul(*operands),)
 
 
-class QGemm(Product):
+class QGemm(_Operator):
     """QGemm of ONNX Runtime's domain, version 1: a product with C added to its sums, which are exact."""
 
     op_domain = "com.microsoft"
     B = 3
 
-    def oriented(self, b: Array) -> Array:
-        """Return B, transposed if the node says so."""
-        return b.T if getattr(self, "transB", 0) else b
-
-    def _run(self, *operands: Array, alpha: float = 1.0, transA: int = 0, transB: int = 0) -> tuple[Array]:
-        """Return the quantized product; floats without a scale of Y. ONNX has no operator to fall back on."""
-        given = (*self.with_packed(*operands), None, None, None)[:9]
-        a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = given
+    def _compute(self, *operands: Any, alpha: float = 1.0, transA: int = 0, transB: int = 0) -> tuple[Array]:
+        a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = (*operands, None, None, None)[:9]
         a = a.T if transA else a
         if c is None and y_scale is not None and alpha == 1:
             return (quantized_matmul(a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero),)
@@ -227,52 +191,27 @@ class QGemm(Product):
             if y_scale is None:
                 return (numbers * scale,)
             numbers *= scale / y_scale
-        dtype = a.dtype if y_zero is None else y_zero.dtype
-        lowest, zero = np.iinfo(dtype).min, 0 if y_zero is None else float(y_zero.item())
-        np.rint(numbers, out=numbers)
-        numbers += zero
-        return (np.clip(numbers, lowest, np.iinfo(dtype).max, out=numbers).astype(dtype),)
+        return (quantize_linear(numbers, np.float32(1), y_zero, out_dtype=a.dtype),)
 
 
-class _Quantizer(_Operator):
-    """The base of quantizers. ONNX Runtime, if installed, computes what the function refuses.
-
-    These are NaN, infinities and scales of 0, for which ONNX defines no result.
-    """
-
-    def _run(self, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
-        try:
-            return super()._run(*inputs, **attributes)
-        except DmlError:
-            if (found := run_alone(self.onnx_node, inputs, self.run_params["opsets"])) is None:
-                raise
-            return found
-
-
-class QuantizeLinear(_Quantizer, _ReferenceQuantizeLinear):  # type: ignore[misc]
+class QuantizeLinear(_Operator):
     """ONNX QuantizeLinear, versions 10 to 25, by `dmlcpu.quantize_linear`; ONNX computes float8 and others."""
 
-    def compute(
-        self,
-        x: Array,
-        y_scale: Array,
-        y_zero_point: Array | None = None,
-        output_dtype: int | None = 0,
-        precision: int | None = 0,
-        saturate: int = 1,
-        **layout: Any,
+    quantizes = True
+
+    def _compute(
+        self, x: Array, scale: Array, zero: Any = None, output_dtype: Any = 0, precision: Any = 0, **layout: Any
     ) -> tuple[Array]:
-        """Return the quantized tensor. layout: axis and block size."""
-        dtype = y_zero_point.dtype if y_zero_point is not None else _type(output_dtype)
-        along = _along(y_scale, y_zero_point, **layout)
+        dtype = zero.dtype if zero is not None else _type(output_dtype)
+        along = _along(scale, zero, **layout)
         if not precision:  # from version 23 on the scale's type; before, float32, as in ONNX Runtime
             is_new = self.run_params["opsets"].get("", 0) >= 23
-            precision = helper.np_dtype_to_tensor_dtype(y_scale.dtype) if is_new else TensorProto.FLOAT
+            precision = helper.np_dtype_to_tensor_dtype(scale.dtype) if is_new else TensorProto.FLOAT
         if precision in (TensorProto.FLOAT16, TensorProto.BFLOAT16):
-            x, y_scale = _quotients(x, y_scale, _type(precision), **along), np.ones((), np.float32)
+            x, scale = _quotients(x, scale, _type(precision), **along), np.ones((), np.float32)
         elif precision != TensorProto.FLOAT:
             raise UnsupportedError("QuantizeLinear", "precision", str(precision), "FLOAT, FLOAT16, BFLOAT16")
-        return (quantize_linear(x, y_scale, y_zero_point, **along, out_dtype=dtype),)
+        return (quantize_linear(x, scale, zero, **along, out_dtype=dtype),)
 
 
 def _quotients(x: Array, scale: Array, dtype: Any, axis: int | None = None, block_size: int | None = None) -> Array:
@@ -285,16 +224,12 @@ def _quotients(x: Array, scale: Array, dtype: Any, axis: int | None = None, bloc
         return quotients
 
 
-class DequantizeLinear(_Operator, _ReferenceDequantizeLinear):  # type: ignore[misc]
+class DequantizeLinear(_Operator):
     """ONNX DequantizeLinear, versions 10 to 25, by `dmlcpu.dequantize_linear`; ONNX computes float8 and others."""
 
-    def compute(
-        self, x: Array, x_scale: Array, x_zero_point: Array | None = None, output_dtype: int | None = 0, **layout: Any
-    ) -> tuple[Array]:
-        """Return the tensor of floats. layout: axis and block size."""
-        dtype = _type(output_dtype) or x_scale.dtype
-        along = _along(x_scale, x_zero_point, **layout)
-        return (dequantize_linear(x, x_scale, x_zero_point, **along, out_dtype=dtype),)
+    def _compute(self, x: Array, scale: Array, zero: Any = None, output_dtype: Any = 0, **layout: Any) -> tuple[Array]:
+        dtype = _type(output_dtype) or scale.dtype
+        return (dequantize_linear(x, scale, zero, **_along(scale, zero, **layout), out_dtype=dtype),)
 
 
 def _type(number: int | None) -> Any:
@@ -302,37 +237,21 @@ def _type(number: int | None) -> Any:
     return helper.tensor_dtype_to_np_dtype(number) if number else None
 
 
-def _along(scale: Array, zero_point: Array | None, axis: int = 1, block_size: int | None = 0) -> dict[str, Any]:
+def _along(scale: Array, zero: Any, axis: int = 1, block_size: Any = 0, saturate: int = 1) -> dict[str, Any]:
     """Return axis and block size as far as they count: ONNX also gives an axis to tensors that have none."""
     if block_size:
         return {"axis": axis, "block_size": block_size}
-    is_one = np.size(scale) == 1 and (zero_point is None or np.size(zero_point) == 1)
+    is_one = np.size(scale) == 1 and (zero is None or np.size(zero) == 1)
     return {} if is_one else {"axis": axis}
 
 
-class DynamicQuantizeLinear(_Quantizer, _ReferenceDynamicQuantizeLinear):  # type: ignore[misc]
+class DynamicQuantizeLinear(_Operator):
     """ONNX DynamicQuantizeLinear, version 11, by `dmlcpu.dynamic_quantize_linear`."""
 
-    def compute(self, x: Array) -> DynamicQuantized:
-        """Return integers, scale and zero point."""
+    quantizes = True
+
+    def _compute(self, x: Array) -> DynamicQuantized:
         return dynamic_quantize_linear(x)
 
 
-OPS: list[type[OpRun]] = [
-    TopK,
-    ArgMax,
-    ArgMin,
-    ScatterND,
-    ScatterElements,
-    Scatter,
-    GatherElements,
-    QLinearMatMul,
-    MatMulInteger,
-    MatMulIntegerToFloat,
-    DynamicQuantizeMatMul,
-    QGemm,
-    QuantizeLinear,
-    DequantizeLinear,
-    DynamicQuantizeLinear,
-]
-"""For ``onnx.reference.ReferenceEvaluator(model, new_ops=OPS)``."""
+BY_NAME = {f"{each.op_domain}.{each.__name__}".lstrip("."): each for each in OPS}

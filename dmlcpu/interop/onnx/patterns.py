@@ -2,12 +2,11 @@
 
 import copy
 from collections import defaultdict
-from collections.abc import Callable
 
 import onnx
 from onnx import TensorProto, helper
 
-from dmlcpu.interop.onnx.graphs import MICROSOFT, constants_of, name_of, reads, result_of
+from dmlcpu.interop.onnx.graphs import MICROSOFT, attribute, constants_of, name_of, reads, result_of
 
 _BYTE_TYPES = (TensorProto.INT8, TensorProto.UINT8)
 _FLOAT_TYPES = (TensorProto.FLOAT,)
@@ -33,10 +32,10 @@ class _Values:
         node = self.makers.get(name)
         return node if node is not None and name_of(node) == operator else None
 
-    def read_by(self, name: str, operator: str) -> onnx.NodeProto | None:
-        """Return the only reader of a value if it is this operator, else None."""
-        node = self.readers[name][0] if len(self.readers[name]) == 1 else None
-        return node if node is not None and name_of(node) == operator else None
+    def read_by(self, maker: onnx.NodeProto | None, operator: str) -> onnx.NodeProto | None:
+        """Return the only reader of a node's first result if it is this operator, else None."""
+        readers = self.readers[maker.output[0]] if maker is not None else []
+        return next((node for node in readers if len(readers) == 1 and node and name_of(node) == operator), None)
 
     def shape(self, name: str, types: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return the shape of a constant of one of these types, else None."""
@@ -45,23 +44,14 @@ class _Values:
 
 
 def join(model: onnx.ModelProto, *, qdq: bool) -> None:
-    """Replace each group of a model by one node.
-
-    qdq: also a product of floats between DequantizeLinear and QuantizeLinear, whose last step may differ.
-    """
-    _join(model.graph, "MatMulInteger", _scaled_product)
-    if qdq:
-        _join(model.graph, "MatMul", _product_between_quantizers)
-
-
-def _join(
-    graph: onnx.GraphProto, operator: str, find: Callable[[onnx.NodeProto, _Values], onnx.NodeProto | None]
-) -> None:
-    """Replace what `find` finds around the nodes of an operator, and drop nodes that nothing reads then."""
+    """Replace each group of a model by one node; qdq: also those whose last step may differ."""
+    graph = model.graph
     nodes = [copy.deepcopy(node) for node in graph.node]
-    values = _Values(graph, nodes)
-    found = filter(None, [find(node, values) for node in nodes if name_of(node) == operator])
-    joined = {result_of(node): node for node in found}
+    values, finders = _Values(graph, nodes), {"MatMulInteger": _scaled_product}
+    if qdq:
+        finders["MatMul"] = _product_between_quantizers
+    groups = [finders[name](node, values) for node in nodes if (name := name_of(node)) in finders]
+    joined = {result_of(node): node for node in groups if node is not None}
     kept, read = [], {each.name for each in graph.output}
     for node in reversed([joined.get(result_of(node), node) for node in nodes]):
         if not read.isdisjoint(node.output):
@@ -74,46 +64,34 @@ def _join(
 def _scaled_product(product: onnx.NodeProto, values: _Values) -> onnx.NodeProto | None:
     """MatMulInteger, Cast, Mul by the scales, and Add of a bias, as quantize_dynamic writes them, are one product."""
     shape = values.shape(product.input[1], _BYTE_TYPES)
-    cast = values.read_by(product.output[0], "Cast")
-    scaled = values.read_by(cast.output[0], "Mul") if cast is not None else None
-    if shape is None or len(shape) != 2 or shape[0] > _MOST_PRODUCTS or cast is None or scaled is None:
+    cast = values.read_by(product, "Cast")
+    scaled = values.read_by(cast, "Mul")
+    if shape is None or len(shape) != 2 or shape[0] > _MOST_PRODUCTS or scaled is None:
         return None
-    if [each.i for each in cast.attribute if each.name == "to"] != [TensorProto.FLOAT]:
-        return None
-    scales = [name for name in scaled.input if name != cast.output[0]]
+    scales = [name for name in scaled.input if name != result_of(cast)]
     multiplied = values.made_by(scales[0], "Mul") if len(scales) == 1 else None
-    if multiplied is None:
+    if multiplied is None or attribute(cast, "to", 0) != TensorProto.FLOAT:
         return None
-    a_scale, b_scale = _a_and_b(multiplied, values, shape[1])
-    if not a_scale:
+    for a_scale, b_scale in (multiplied.input, reversed(multiplied.input)):
+        quantizer = values.made_by(a_scale, "DynamicQuantizeLinear")
+        is_of_b = values.shape(b_scale, _FLOAT_TYPES) in ((), (1,), (shape[1],))
+        if is_of_b and quantizer is not None and a_scale == quantizer.output[1]:
+            break
+    else:
         return None
     last, bias = scaled, ""
-    added = values.read_by(scaled.output[0], "Add")
+    added = values.read_by(scaled, "Add")
     for name in added.input if added is not None else ():
         if values.shape(name, _FLOAT_TYPES) == (shape[1],):
             last, bias = added, name
     zeros = [*product.input[2:], "", ""][:2]
-    return helper.make_node(
-        "MatMulIntegerToFloat",
-        [*product.input[:2], a_scale, b_scale, *zeros, bias],
-        [last.output[0]],
-        name=product.name,
-        domain=MICROSOFT,
-    )
-
-
-def _a_and_b(multiplied: onnx.NodeProto, values: _Values, columns: int) -> tuple[str, str]:
-    """Return the names of a scale that DynamicQuantizeLinear makes and of a constant one; empty if they are others."""
-    for a, b in (multiplied.input, reversed(multiplied.input)):
-        maker = values.made_by(a, "DynamicQuantizeLinear")
-        if maker is not None and a == maker.output[1] and values.shape(b, _FLOAT_TYPES) in ((), (1,), (columns,)):
-            return a, b
-    return "", ""
+    inputs = [*product.input[:2], a_scale, b_scale, *zeros, bias]
+    return helper.make_node("MatMulIntegerToFloat", inputs, [last.output[0]], name=product.name, domain=MICROSOFT)
 
 
 def _product_between_quantizers(product: onnx.NodeProto, values: _Values) -> onnx.NodeProto | None:
     """DequantizeLinear of both operands, MatMul, and QuantizeLinear are QLinearMatMul."""
-    last = values.read_by(product.output[0], "QuantizeLinear")
+    last = values.read_by(product, "QuantizeLinear")
     a, b = (values.made_by(name, "DequantizeLinear") for name in product.input)
     if last is None or a is None or b is None or any(len(node.input) < 3 for node in (last, a, b)):
         return None
@@ -121,7 +99,7 @@ def _product_between_quantizers(product: onnx.NodeProto, values: _Values) -> onn
     numbers = [name for node in (a, last) for name in node.input[1:3]]
     if shape is None or len(shape) != 2 or {values.shape(name, _FLOAT_TYPES + _BYTE_TYPES) for name in numbers} != {()}:
         return None
-    axis = next((each.i for each in b.attribute if each.name == "axis"), 1)
+    axis = attribute(b, "axis", 1)
     of_b = {values.shape(b.input[1], _FLOAT_TYPES), values.shape(b.input[2], _BYTE_TYPES)}
     if of_b != {()} and (of_b != {(shape[1],)} or axis not in (1, -1)):
         return None

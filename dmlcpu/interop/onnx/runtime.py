@@ -1,58 +1,43 @@
 """ONNX Runtime, for what these kernels leave of a model."""
 
 import importlib
+import math
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from dmlcpu.interop.onnx.cut import Part, model_of
 from dmlcpu.interop.onnx.graphs import constants_of, model_of_node
 from dmlcpu.interop.onnx.loading import Source
 from dmlcpu.runtime.threads import get_num_threads
 
 _SMALL = 1024  # elements of a constant whose values may decide about shapes
+NUMBERS = {helper.np_dtype_to_tensor_dtype(np.dtype(each)) for each in "?bBhHiIqQefd"}
+_EXCHANGED = NUMBERS | {TensorProto.STRING}  # by NumPy and ONNX Runtime
 
 
-def runtime() -> ModuleType | None:
-    """Return the package onnxruntime if it is installed."""
+def runtime() -> Any:
+    """Return the package onnxruntime; None if it is not installed."""
     try:
         return importlib.import_module("onnxruntime")
     except ImportError:
         return None
 
 
-# Types that NumPy and ONNX Runtime exchange.
-_EXCHANGED = {
-    *(TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BOOL, TensorProto.STRING),
-    *(TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64),
-    *(TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64),
-}
-
-
-def session_of(
-    package: ModuleType,
-    given: bytes | str,
-    options: Any = None,
-    *,
-    folder: str | None = None,
-    exact: bool | None = None,
-) -> Any:
-    """Return a session of a whole model, or of a part. options: SessionOptions, their attributes, or None.
-
-    folder: of a part's external data. A part's threads do not spin: they would hold the cores that the kernels need.
-    exact: whether uint8 by int8 is computed as uint8 by uint8, which no processor saturates; None: as options say.
-    """
+def session_of(given: bytes | str, options: Any = None, *, folder: str | None = None, exact: bool | None = None) -> Any:
+    """Return a session of a model, or of a part (folder: of its external data); options: or their attributes."""
+    package = runtime()
     if not isinstance(options, package.SessionOptions):
         attributes = {"intra_op_num_threads": get_num_threads(), "log_severity_level": 4, **(options or {})}
         options = package.SessionOptions()  # 4: fatal errors alone; others are raised, too
         for name, value in attributes.items():
             setattr(options, name, value)
-        if folder is not None:
+        if folder is not None:  # spinning threads would hold the cores that the kernels need
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if exact is not None:
+    if exact is not None:  # uint8 by int8 is computed as uint8 by uint8, which no processor saturates
         options.add_session_config_entry("session.x64quantprecision", str(int(exact)))
     if folder:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
@@ -68,50 +53,37 @@ def attributes_of(options: Any) -> Any:
     return {name: getattr(options, name) for name in names if getattr(options, name) != getattr(plain, name)}
 
 
-def run_alone(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, int]) -> tuple[Any, ...] | None:
-    """Return the results of one node in ONNX Runtime; None if it is not installed."""
-    package = runtime()
-    if package is None:
-        return None
+def run_alone(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, int]) -> tuple[Any, ...]:
+    """Return the results of one node in ONNX Runtime, computed exactly."""
     feeds = {name: np.asarray(each) for name, each in zip(node.input, inputs, strict=False) if name}
-    model = model_of_node(node, feeds, opsets)
-    return tuple(session_of(package, model.SerializeToString()).run(None, feeds))
+    model = model_of_node(node, feeds, opsets).SerializeToString()
+    return tuple(session_of(model, exact=True).run(None, feeds))
 
 
-def types_of(package: ModuleType, model: onnx.ModelProto, source: Source) -> dict[str, onnx.TypeProto]:
-    """Return the types that ONNX Runtime gives the values of a graph, without those that it does not exchange."""
-    asked = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
-    graph = asked.graph
-    graph.name = model.graph.name
-    graph.node.extend(model.graph.node)
-    graph.input.extend(model.graph.input)
-    for each in constants_of(model.graph).values():  # of large ones only types and shapes count
-        if np.prod(each.dims, dtype=np.int64) <= _SMALL:
-            graph.initializer.append(source.inner(each))
-        else:
-            graph.input.append(helper.make_tensor_value_info(each.name, each.data_type, each.dims))
+def types_of(model: onnx.ModelProto, source: Source) -> dict[str, onnx.TypeProto]:
+    """Return the types of a graph's values, as ONNX Runtime finds them, without those that it does not exchange."""
+    constants = constants_of(model.graph)
+    types = {name: helper.make_tensor_type_proto(each.data_type, each.dims) for name, each in constants.items()}
+    known = {each.name: each.type for each in model.graph.input} | types
+    small = {name: each for name, each in constants.items() if math.prod(each.dims) <= _SMALL}
     made = {name for node in model.graph.node for name in node.output if name}
-    graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(made))
-    options = {"graph_optimization_level": package.GraphOptimizationLevel.ORT_DISABLE_ALL}
-    session = session_of(package, asked.SerializeToString(), options)
+    inputs = [name for name in known if name not in small]  # of large constants only types and shapes count
+    asked = model_of(Part(False, [*model.graph.node], inputs, sorted(made)), model, small, known)
+    onnx.load_external_data_for_model(asked, source.folder)
+    options = {"graph_optimization_level": runtime().GraphOptimizationLevel.ORT_DISABLE_ALL}
+    session = session_of(asked.SerializeToString(), options)
     values = (*session.get_inputs(), *session.get_outputs())
-    return {each.name: kind for each in values if (kind := _type(each.type, each.shape))}
-
-
-_ELEMENTS = {"float": "FLOAT", "double": "DOUBLE"}  # others are named as ONNX names them
+    return {each.name: kind for each in values if (kind := _type(each.type, each.shape))} | types
 
 
 def _type(text: str, shape: list[Any] | None) -> onnx.TypeProto | None:
     """Return the type that ONNX Runtime writes as "tensor(float)", for instance."""
     kind, _, inside = text.removesuffix(")").partition("(")
+    key, _, last = inside.partition(",")
     if kind == "seq" and (element := _type(inside, None)):
         return helper.make_sequence_type_proto(element)
-    if kind == "map" and (element := _type(inside.partition(",")[2], None)):
-        return helper.make_map_type_proto(_number(inside.partition(",")[0]), element)
-    # [] also stands for an unknown rank.
-    is_exchanged = kind == "tensor" and _number(inside) in _EXCHANGED
-    return helper.make_tensor_type_proto(_number(inside), shape or None) if is_exchanged else None
-
-
-def _number(element: str) -> int:
-    return int(TensorProto.DataType.Value(_ELEMENTS.get(element, element.upper())))
+    if kind == "map" and (element := _type(last, None)):
+        return helper.make_map_type_proto(TensorProto.DataType.Value(key.upper()), element)
+    if kind != "tensor" or (number := TensorProto.DataType.Value(inside.upper())) not in _EXCHANGED:
+        return None
+    return helper.make_tensor_type_proto(number, shape or None)  # [] also stands for an unknown rank

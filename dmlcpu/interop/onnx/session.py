@@ -1,24 +1,12 @@
 """`onnxruntime.InferenceSession` as far as programs use it: they change one import line."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
-import numpy as np
-
-from dmlcpu.errors import BindingError
 from dmlcpu.interop.onnx.backend import BackendRep, Tensor
 from dmlcpu.interop.onnx.choice import Wanted
-from dmlcpu.interop.onnx.graphs import NAME
 from dmlcpu.interop.onnx.loading import Model
-from dmlcpu.interop.onnx.runtime import attributes_of
-
-
-class NodeArg(NamedTuple):
-    """An input or output, as ONNX Runtime describes it."""
-
-    name: str
-    type: str
-    shape: list[int | str | None]
 
 
 class InferenceSession:
@@ -66,10 +54,6 @@ class InferenceSession:
     ) -> None:
         self._prepared = BackendRep(path_or_bytes, Wanted(take, qdq, exact), sess_options)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        given, wanted, options = self._prepared.made_of
-        return _again, (given, wanted, attributes_of(options))
-
     def __getattr__(self, name: str) -> Any:
         """Return any other attribute of ONNX Runtime's session, if that runs the whole model."""
         session = None if name.startswith("_") else self._prepared.session
@@ -101,13 +85,7 @@ class InferenceSession:
         BindingError
             If an input or output is missing or unknown, or its type or shape differs from the model's.
         """
-        if self._prepared.session is not None:
-            return self._prepared.run_named(output_names, input_feed, run_options)
-        names = list(output_names or self._prepared.outputs)
-        for name in names:
-            if name not in self._prepared.outputs:
-                raise BindingError(NAME, "output_names", repr(name), ", ".join(self._prepared.outputs))
-        return self._prepared.run_named(names, input_feed, run_options)
+        return self._prepared.run_named(output_names, input_feed, run_options)
 
     def get_inputs(self) -> list[Any]:
         """Return the inputs without a default: each has name, type and shape.
@@ -151,16 +129,12 @@ class InferenceSession:
         return self._prepared.report()
 
 
-def _again(given: Model, wanted: Wanted, options: Any) -> InferenceSession:
-    return InferenceSession(given, options, **wanted._asdict())
-
-
 _FLOATS = {"float32": "float", "float64": "double", "object": "string"}  # others are named as NumPy names them
 
 
-def _described(name: str, tensor: Tensor | None) -> NodeArg:
+def _described(name: str, tensor: Tensor | None) -> SimpleNamespace:
     """Return a tensor's description as ONNX Runtime writes it."""
     if tensor is None:
-        return NodeArg(name, "", [])
-    kind = "" if tensor.dtype is None else np.dtype(tensor.dtype).name
-    return NodeArg(name, f"tensor({_FLOATS.get(kind, kind)})", list(tensor.shape or ()))
+        return SimpleNamespace(name=name, type="", shape=[])
+    kind = "" if tensor.dtype is None else tensor.dtype.name
+    return SimpleNamespace(name=name, type=f"tensor({_FLOATS.get(kind, kind)})", shape=list(tensor.shape or ()))
