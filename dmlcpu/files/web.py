@@ -1,6 +1,5 @@
 """Requests to web servers, as fsspec makes them: tried again, ended in time, and with answers of bounded length."""
 
-import asyncio
 import contextlib
 import contextvars
 import email.utils
@@ -133,6 +132,8 @@ class _Session:
         return _Asked(self._answer("HEAD", url, options))
 
     async def _answer(self, method: str, url: Any, options: dict[str, Any]) -> Any:
+        import asyncio  # as fsspec has: files of this machine need it not
+
         retries, seconds, end = _patience.get()
         for number in itertools.count():
             left = seconds if end is None else end - time.monotonic()
