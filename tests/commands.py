@@ -9,6 +9,7 @@ import contextlib
 import functools
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -47,12 +48,22 @@ asked = json.loads(line)
 os.setsid()
 signal.alarm(300)  # a test that waits for a command ends
 for number, path in enumerate(asked["streams"]):
-    os.dup2(os.open(path, os.O_NOCTTY | (os.O_RDWR if number else os.O_RDONLY)), number)
+    os.dup2(os.open(path, os.O_NOCTTY | (os.O_RDWR | os.O_APPEND if number else os.O_RDONLY)), number)
 os.chdir(asked["folder"])
 os.environ.clear()
 os.environ.update(asked["environment"])
 sys.argv[1:] = asked["argv"]
 exec(asked["code"])
+"""
+
+# A program that stands for the command line: with its arguments, environment and streams `answer` runs that.
+CLIENT = f"""\
+#!{sys.executable} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect(os.environ["COMMANDS"])
+    socket.send_fds(server, [json.dumps([sys.argv[1:], dict(os.environ)]).encode()], [0, 1, 2])
+    sys.exit(int(server.recv(100)))
 """
 
 
@@ -134,3 +145,18 @@ def run(*argv: object, code: str = COMMAND, **options: Any) -> Any:
         done = subprocess.run(words, stdin=stdin, capture_output=True, encoding="utf-8", env=environment, check=False)
     done.stderr = without_compiling(done.stderr)
     return done
+
+
+def answer(server: socket.socket) -> None:
+    """Run the command line for a `CLIENT`, in the current folder."""
+    client, _ = server.accept()
+    with client:
+        asked, streams, *_ = socket.recv_fds(client, 1 << 20, 3)
+        try:
+            argv, environment = json.loads(asked)
+            names = (f"/proc/{os.getpid()}/fd/{stream}" for stream in streams)
+            done = run(*argv, **dict(zip(("stdin", "stdout", "stderr"), names, strict=True)), **environment)
+        finally:
+            for stream in streams:
+                os.close(stream)
+        client.send(str(done.returncode).encode())

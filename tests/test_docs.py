@@ -14,11 +14,13 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import tomllib
 from collections import Counter
 from itertools import chain
 from pathlib import Path
 
+import commands
 import jinja2
 import pytest
 from docs_blocks import DOCS, IN_TEXT, ROOT, blocks_of, expanded, name_of, pages, sessions_of
@@ -204,7 +206,8 @@ def test_every_block_of_the_readme_is_run():
 
 @runs_examples
 @pytest.mark.parametrize("session", sessions_to_run(), ids=lambda session: session.commands[0][0])
-def test_sessions_of_the_command_line(session):
+def test_sessions_of_the_command_line(session, monkeypatch):
+    monkeypatch.setattr("dmlcpu.measure.measurement.memory_to_use", lambda: 4 << 20)  # what it prints may be wrong
     for command, output in session.commands:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
@@ -217,38 +220,66 @@ def test_sessions_of_the_command_line(session):
         assert not shown or doctest.OutputChecker().check_output(output, found, FLAGS), found
 
 
+def until_it_listens(port):
+    """Wait for a process that was started in the background."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
+
 @pytest.fixture
 def shell(tmp_path):
-    """Run commands as a terminal would, and kill processes that they leave running."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name, module in {"dmlcpu": "-m dmlcpu", "dask": "-m dask", "python": ""}.items():
-        (folder / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {module} "$@"\n')
-        (folder / name).chmod(0o755)
-    found = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+    """Run commands as a terminal would, and kill processes that they leave running.
+
+    Where commands can be forked, those that run in the background are processes of their own, and may be killed.
+    """
+    for kind in ("processes", "forks"):
+        (tmp_path / kind).mkdir()
+        for name, module in {"dmlcpu": "-m dmlcpu", "dask": "-m dask", "python": ""}.items():
+            program = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {module} "$@"\n'
+            is_fork = (kind, name) == ("forks", "dmlcpu") and sys.platform == "linux"
+            (tmp_path / kind / name).write_text(commands.CLIENT if is_fork else program)
+            (tmp_path / kind / name).chmod(0o755)
+    found = {"PYTHONPATH": str(ROOT), "COLUMNS": "80", "COMMANDS": str(tmp_path / "commands")}
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port = str(listening.getsockname()[1])
     started = []
 
     def run(page, command):
+        if PORT in command and "&" not in command:
+            until_it_listens(int(port))
         # A new session, so that background processes can be killed; a file, because a pipe would wait for them.
-        with (tmp_path / "printed").open("w+") as printed:
+        folder = tmp_path / ("processes" if "&" in command else "forks")
+        with (tmp_path / "printed").open("a+") as printed:
+            printed.truncate(0)
             process = subprocess.Popen(
                 ["bash", "-c", command.replace(PORT, port)],
                 cwd=tmp_path / page,
-                env=os.environ | found,
+                env={**os.environ, **found, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
             started.append(process.pid)
-            process.wait(timeout=120)
+            end = time.monotonic() + 120
+            while process.poll() is None and time.monotonic() < end:
+                with contextlib.suppress(TimeoutError):
+                    commands.answer(server)
+            process.wait(timeout=0)
             printed.seek(0)
             return without_compiling(printed.read()).replace(port, PORT)
 
-    yield run
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(found["COMMANDS"])
+        server.listen()
+        server.settimeout(0.02)
+        yield run
     for group in started:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
@@ -261,6 +292,7 @@ def shell(tmp_path):
 def test_sessions_of_a_story(page, shell):
     if page.name in NEEDED:
         pytest.importorskip(NEEDED[page.name])
+    os.chdir(page.stem)
     for command, output in chain.from_iterable(session.commands for session in sessions_of(page)):
         printed = shell(page.stem, command)
         assert doctest.OutputChecker().check_output(output, printed, FLAGS), f"$ {command}\n{printed}"

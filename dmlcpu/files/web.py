@@ -1,6 +1,5 @@
 """Requests to web servers, as fsspec makes them: tried again, ended in time, and with answers of bounded length."""
 
-import asyncio
 import contextlib
 import contextvars
 import email.utils
@@ -103,6 +102,8 @@ def pause(number: int, first: float = 0.1, asked: str | None = None) -> float:
 
 async def answered(request: Any, handler: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
     """Make a request, again while its server is too busy, and bound its answer; a middleware of aiohttp's."""
+    import asyncio  # as fsspec has, whose requests these are; files of this machine do not need it
+
     retries, seconds, end = _patience.get()
     server = f"{request.url.host}:{request.url.port}"
     for number in itertools.count():
@@ -134,6 +135,8 @@ class _Bounded:
         return getattr(self._body, name)
 
     async def read(self, size: int = -1) -> bytes:
+        import asyncio
+
         got = bytearray()
         async with asyncio.timeout(None if self._end is None else self._end - time.monotonic()):
             if size >= 0:

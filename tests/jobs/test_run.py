@@ -19,7 +19,6 @@ import serving
 from job_files import (
     assert_best,
     best,
-    command,
     contents,
     each_best,
     outcomes,
@@ -103,7 +102,7 @@ def test_many_files_and_twenty_bad_ones(night: tuple[Path, list[dict[str, Any]]]
         jobs.insert(29 * number + 5, job)
     path = save_jobs(folder, jobs)
     before = contents(folder)
-    refused = command("batch", path)
+    refused = commands.run("batch", path)
     assert (refused.returncode, refused.stdout) == (2, "")
     head, *lines = refused.stderr.splitlines()
     assert head == f"dmlcpu: {path}: {BAD} errors"
@@ -112,7 +111,7 @@ def test_many_files_and_twenty_bad_ones(night: tuple[Path, list[dict[str, Any]]]
         assert job["id"].strip() in line.partition("): ")[2]
     assert contents(folder) == before
 
-    done = command("batch", path, "--keep-going", "--json")
+    done = commands.run("batch", path, "--keep-going", "--json")
     assert done.returncode == 1
     *lines, last = done.stderr.splitlines()
     assert last.startswith(f"dmlcpu: {GOOD} done, {BAD} failed, in ")
@@ -133,7 +132,7 @@ def test_many_files_and_twenty_bad_ones(night: tuple[Path, list[dict[str, Any]]]
     assert sorted(outcomes(path).values()) == ["done"] * GOOD + ["failed"] * BAD
 
     after = contents(folder)
-    again = command("batch", path, "--keep-going")
+    again = commands.run("batch", path, "--keep-going")
     assert again.returncode == 1
     first, *lines, last = again.stderr.splitlines()
     assert first == f"dmlcpu: resuming: {GOOD} of {GOOD + BAD} done, {BAD} to do"

@@ -13,7 +13,6 @@ from uuid import uuid4
 import commands
 import pytest
 from job_files import (
-    command,
     contents,
     each_best,
     environment,
@@ -22,7 +21,6 @@ from job_files import (
     records,
     save_inputs,
     save_jobs,
-    start,
 )
 
 from dmlcpu.batch import run_jobs
@@ -53,7 +51,7 @@ def jobs(undisturbed: Path, tmp_path: Path) -> Path:
 def marked() -> Iterator[dict[str, str]]:
     """An environment by which all processes of a test are known; in the end there are none."""
     mark = uuid4().hex
-    yield environment(DMLCPU_TEST_MARK=mark)
+    yield {"DMLCPU_TEST_MARK": mark}
     eventually(lambda: not processes(mark))
 
 
@@ -99,7 +97,7 @@ def test_killed_at_any_moment(
     argv = [sys.executable, str(Path(__file__).with_name("killing.py")), str(jobs), workers, kills, longest, 17]
     finished, moments = 0, set()
     with subprocess.Popen(
-        list(map(str, argv)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=marked
+        list(map(str, argv)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(**marked)
     ) as killing:
         assert killing.stdin is not None
         assert killing.stdout is not None
@@ -118,7 +116,7 @@ def test_killed_at_any_moment(
             killing.stdin.flush()
     assert killing.returncode == 0
     assert len(moments) > kills // 4, "all were killed at the same moment"
-    again = command("batch", jobs, "--jobs", workers)
+    again = commands.run("batch", jobs, "--jobs", workers)
     assert again.returncode == 0
     assert_finished(jobs, undisturbed)
     assert run_jobs(jobs).done_before == COUNT
@@ -140,19 +138,18 @@ def test_stopped_once(
 ) -> None:
     """What runs is finished and recorded; the same command goes on."""
     log = jobs.parent / "log"
-    with start("batch", jobs, "--log", log, "--json", *options, env=marked) as run:
+    with commands.started("batch", jobs, "--log", log, "--json", *options, **marked) as run:
         eventually(lambda: recorded(jobs) > 5)
-        os.killpg(run.pid, number) if number == signal.SIGINT else run.send_signal(number)
-        out, err = run.communicate(timeout=60)
-    assert run.returncode == 130, err
+        os.killpg(run.pid, number) if number == signal.SIGINT else os.kill(run.pid, number)
+    assert run.returncode == 130, run.stderr
     assert_nothing_half_written(jobs, undisturbed)
     done = recorded(jobs)
     assert 5 < done < COUNT
     assert len(log.read_bytes().splitlines()) == done == len(contents(jobs.parent / "out"))
-    asked, summary = err.splitlines()
+    asked, summary = run.stderr.splitlines()
     assert asked == f"dmlcpu: {number.name}: finishing what runs; once more to stop at once"
     assert summary.startswith(f"dmlcpu: interrupted: {done} done, {COUNT - done} not run, in ")
-    assert '"interrupted": true' in out
+    assert '"interrupted": true' in run.stdout
     again = commands.run("batch", jobs, "--log", log)
     first, last = again.stderr.splitlines()
     assert first == f"dmlcpu: resuming: {done} of {COUNT} done, {COUNT - done} to do"
@@ -176,9 +173,7 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_stopped_twice(jobs: Path, undisturbed: Path, marked: dict[str, str], workers: int) -> None:
-    with commands.started(
-        "batch", jobs, "--jobs", workers, code=SLOW, DMLCPU_TEST_MARK=marked["DMLCPU_TEST_MARK"]
-    ) as run:
+    with commands.started("batch", jobs, "--jobs", workers, code=SLOW, **marked) as run:
         eventually(lambda: recorded(jobs) > 1)
         os.killpg(run.pid, signal.SIGINT)
         eventually(lambda: run.err.read_text().startswith("dmlcpu: SIGINT: finishing"))

@@ -134,19 +134,13 @@ def test_schedulers(scheduler):
 @pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_distributed(processes):
     distributed = pytest.importorskip("distributed")
+    from clusters import local_cluster
+
     lazy, expected = lazy_and_expected()
     x, bad = da.zeros(4, chunks=2), da.from_array(np.array([[0], [1], [7]]), chunks=1)
     with (
         dask.config.set(scheduler=None),
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=2,
-            processes=processes,
-            host="127.0.0.1" if processes else None,
-            dashboard_address=":0" if processes else None,
-            scheduler_kwargs={} if processes else {"dashboard_address": "127.0.0.1:0"},
-            memory_limit=None,
-        ) as cluster,
+        local_cluster(2, threads=2, processes=processes) as cluster,
         distributed.Client(cluster) as client,
     ):
         for _ in range(2):
