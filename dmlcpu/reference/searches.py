@@ -79,25 +79,28 @@ def _exact_scores(query: Array, v: Array, metric: str) -> Array:
         return products
     own, squares = sums_by_eight(query * query), sums_by_eight(v * v)
     scores = np.zeros(len(v))
-    for i in np.flatnonzero((squares > 0) & (own > 0)):
-        both = float(own) * float(squares[i])
-        root = np.sqrt(both) if _LEAST < both < _MOST else np.sqrt(own) * np.sqrt(squares[i])
-        scores[i] = np.clip(products[i] / root, -1, 1)
-        pivot = np.argmax(np.abs(query))
-        if abs(scores[i]) > _NEARLY_ONE and (query * v[i, pivot] == v[i] * query[pivot]).all():
-            scores[i] = np.sign(scores[i])
+    some = np.flatnonzero((squares > 0) & (own > 0))
+    if not some.size:
+        return scores
+    with np.errstate(over="ignore"):
+        both = own * squares[some]
+    roots = np.where((_LEAST < both) & (both < _MOST), np.sqrt(both), np.sqrt(own) * np.sqrt(squares[some]))
+    scores[some] = np.clip(products[some] / roots, -1, 1)
+    near, pivot = np.flatnonzero(np.abs(scores) > _NEARLY_ONE), np.argmax(np.abs(query))
+    same = near[(query * v[near, pivot, None] == v[near] * query[pivot]).all(axis=1)]
+    scores[same] = np.sign(scores[same])
     return scores
 
 
 def sums_by_eight(terms: Array) -> Array:
     """Return sums along the last axis: of every eighth term, then of halves of these sums: 0 and 4, ..., 0 and 1."""
-    sums = [np.zeros(terms.shape[:-1]) for _ in range(8)]
-    for i in range(terms.shape[-1]):
-        sums[i % 8] = sums[i % 8] + terms[..., i]
+    sums = np.zeros((*terms.shape[:-1], 8))
+    for start in range(0, terms.shape[-1], 8):
+        eight = terms[..., start : start + 8]
+        sums[..., : eight.shape[-1]] += eight
     for half in (4, 2, 1):
-        sums = [sums[i] + sums[i + half] for i in range(half)]
-    result: Array = sums[0]
-    return result
+        sums = sums[..., :half] + sums[..., half:]
+    return sums[..., 0]
 
 
 def int8_knn(

@@ -14,7 +14,6 @@ import numpy as np
 from dmlcpu import reference
 from dmlcpu.reference.searches import int8_knn
 from dmlcpu.runtime import threads
-from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.search import FloatIndex, Int8Index, codes, exact, groups, vectors as stored_vectors
 
 TYPES = ("int8", "uint8", "float32", "float16", "float64")
@@ -229,9 +228,11 @@ def part_of(options: dict[str, Any], rows: int, part: slice) -> dict[str, Any]:
     return found
 
 
-def differs(call: RandomSearch | FloatSearch) -> str | None:
-    """Return how a search differs from the reference, or None."""
-    found, expected = (_of_floats if isinstance(call, FloatSearch) else _of_bytes)(call)
+def differs(call: RandomSearch | FloatSearch, passes: collections.Counter[int] | None = None) -> str | None:
+    """Return how a search differs from the reference, or None; count the queries of floats in `passes`."""
+    found, expected, ways = (_of_floats if isinstance(call, FloatSearch) else _of_bytes)(call)
+    if passes is not None:
+        passes.update(ways)
     places = expected[1]
     if call.ids is not None:
         places = np.where(places < 0, -1, np.append(call.ids, -1)[places])
@@ -244,18 +245,19 @@ def differs(call: RandomSearch | FloatSearch) -> str | None:
     return None if found[0].tobytes() == expected[0].tobytes() else "scores"
 
 
-def _of_bytes(call: RandomSearch) -> tuple[Any, Any]:
+def _of_bytes(call: RandomSearch) -> tuple[Any, Any, list[int]]:
     index = Int8Index(call.vectors, call.metric, call.ids, floats=True if call.rescore else None)
     with threads.use_budget(call.threads, grain=1):
         found = index.search(call.queries, call.k, mask=call.mask, rescore=call.rescore)
     scores = found[0] + found[0].dtype.type(0)  # -0 becomes 0, as in the reference's
     expected = int8_knn(call.queries, call.vectors, call.k, call.metric, mask=call.mask, rescore=call.rescore)
-    return (scores, found[1]), (expected[0] + expected[0].dtype.type(0), expected[1])
+    return (scores, found[1]), (expected[0] + expected[0].dtype.type(0), expected[1]), []
 
 
-def _of_floats(call: FloatSearch) -> tuple[Any, Any]:
-    found = search(call)
-    return found[:2], reference.exact_knn(call.queries, call.vectors, call.k, call.metric, mask=call.allowed)
+def _of_floats(call: FloatSearch) -> tuple[Any, Any, list[int]]:
+    *found, passes = search(call)
+    expected = reference.exact_knn(call.queries, call.vectors, call.k, call.metric, mask=call.allowed)
+    return found, expected, passes.tolist()
 
 
 def search(call: FloatSearch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -293,14 +295,12 @@ def main() -> None:
     for seed in range(args.first, args.first + args.calls):
         call = random_search(seed)
         try:
-            reason = differs(call)
+            reason = differs(call, passes)
         except Exception as error:
             reason = repr(error)
         if reason:
             different += 1
             print(f"seed {seed}: {reason}: {described(call)}", flush=True)
-        elif isinstance(call, FloatSearch) and can_compile():
-            passes.update(search(call)[2].tolist())
     print(f"{args.calls} searches, {different} different; queries of floats by passes: {dict(sorted(passes.items()))}")
 
 

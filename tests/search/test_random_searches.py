@@ -2,18 +2,17 @@ import collections
 
 import numpy as np
 import pytest
-from random_searches import FLOATS, KINDS, FloatSearch, differs, random_search, search
+from random_searches import FLOATS, KINDS, FloatSearch, differs, random_search
 
-CALLS = 1200
-
-
-def wrong(seeds):
-    return [(seed, reason) for seed in seeds if (reason := differs(random_search(seed)))]
+CALLS = 800
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_random_searches_give_the_reference(part):
-    assert wrong(range(part * CALLS // 4, (part + 1) * CALLS // 4)) == []
+    passes, seeds = collections.Counter(), range(part * CALLS // 4, (part + 1) * CALLS // 4)
+    assert [(seed, reason) for seed in seeds if (reason := differs(random_search(seed), passes))] == []
+    assert set(passes) == {0, 1, 2, 3}  # those of floats go all ways
+    assert min(passes.values()) > 30
 
 
 def test_random_searches_have_what_is_difficult():
@@ -35,11 +34,3 @@ def test_random_searches_of_floats_have_what_is_difficult():
     assert any(call.allowed is not None and (call.allowed.sum(axis=1) < call.k).any() for call in calls)
     forms = {type(call.options.get("exclude")) for call in calls}
     assert forms == {type(None), np.ndarray, list, tuple}
-
-
-def test_random_searches_of_floats_go_all_ways():
-    passes = collections.Counter()
-    for seed in range(1, CALLS // 2, 2):
-        passes.update(search(random_search(seed))[2].tolist())
-    assert set(passes) == {0, 1, 2, 3}
-    assert min(passes.values()) > 100
