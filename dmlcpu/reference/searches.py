@@ -84,7 +84,7 @@ def _exact_scores(query: Array, v: Array, metric: str) -> Array:
         return scores
     with np.errstate(over="ignore"):
         both = own * squares[some]
-    roots = np.where((_LEAST < both) & (both < _MOST), np.sqrt(both), np.sqrt(own) * np.sqrt(squares[some]))
+    roots = np.where((both > _LEAST) & (both < _MOST), np.sqrt(both), np.sqrt(own) * np.sqrt(squares[some]))
     scores[some] = np.clip(products[some] / roots, -1, 1)
     near, pivot = np.flatnonzero(np.abs(scores) > _NEARLY_ONE), np.argmax(np.abs(query))
     same = near[(query * v[near, pivot, None] == v[near] * query[pivot]).all(axis=1)]
