@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from told import without_compiling
 
 import dmlcpu
 from dmlcpu.batch import BatchResult, run_jobs
@@ -122,14 +121,6 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), **more}
 
 
-def command(*argv: object, **options: Any) -> "subprocess.CompletedProcess[str]":
-    """Run the command line in a process of its own."""
-    settings: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 300, "env": environment()}
-    done = subprocess.run([sys.executable, "-m", "dmlcpu", *map(str, argv)], check=False, **settings | options)
-    done.stderr = without_compiling(done.stderr)
-    return done
-
-
 def start(*argv: object, **options: Any) -> "subprocess.Popen[str]":
     """Start the command line in a process, and a process group, of its own."""
     settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -139,9 +130,9 @@ def start(*argv: object, **options: Any) -> "subprocess.Popen[str]":
 
 def eventually(true: Callable[[], bool], seconds: float = 120) -> None:
     """Wait for something: a first job may compile for a minute before."""
-    start = time.monotonic()
+    began = time.monotonic()
     while not true():
-        waited = time.monotonic() - start
+        waited = time.monotonic() - began
         assert waited < seconds, "it did not happen in time"
         time.sleep(min(0.005 + waited / 50, 0.1))  # the longer it takes, the less it matters when it is noticed
 
