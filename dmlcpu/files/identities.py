@@ -28,7 +28,7 @@ _LOOKS = 5  # at a file that changes within each tick
 def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = False, within: bool = True) -> Identity:
     """Return the identity of a file, or of a zarr folder or an index with all that is in it: it changes with the state.
 
-    Of other folders, which may have any number of files, and without `within`, a folder's own times alone count.
+    Other folders, which may have any number of files, and any folder without `within` count by their own times alone.
 
     It has ``size`` in bytes, ``mtime_ns`` and ``ctime_ns``, for a folder the sums over its files; with `content`
     ``size`` and ``sha256``; a remote file has ``version`` in place of the times, if its server reports versions.
