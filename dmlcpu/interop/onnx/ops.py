@@ -38,6 +38,7 @@ class _Operator(OpRun):  # type: ignore[misc]
 
     # ONNX does not define how NaN, infinities and scales of 0 quantize: ONNX Runtime computes them if it is installed.
     quantizes = False
+    op_domain = ""  # ONNX's own
     own = ""  # ONNX's class if it has another name
     B: int | None = None  # the place of a product's B among its inputs; `Kernels` packs it once if it is constant
     packed: PackedMatrix | None = None
