@@ -232,6 +232,28 @@ class Backend(base.Backend):  # type: ignore[misc]
         return BackendRep(model, Wanted(take, qdq, exact))
 
     @classmethod
+    def run_model(cls, model: Model, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+        """Prepare a model and run it once; see `prepare` and `BackendRep.run`.
+
+        Parameters
+        ----------
+        model : onnx.ModelProto, bytes, str or os.PathLike
+            The model, or its file.
+        inputs : mapping of str to array, or sequence of arrays
+            By name, or in the model's order.
+        device : str, default "CPU"
+            In ONNX's notation.
+        **kwargs
+            No effect.
+
+        Returns
+        -------
+        tuple
+            The model's outputs.
+        """
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
     def run_node(
         cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
     ) -> tuple[Any, ...]:
