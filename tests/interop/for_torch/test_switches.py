@@ -9,7 +9,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 torch = pytest.importorskip("torch")
-from processes import run  # noqa: E402
+from processes import forks_of, run  # noqa: E402
 from torch_calls import takes  # noqa: E402
 
 NAMES = [
@@ -262,9 +262,11 @@ def test_modes_do_not_see_what_a_compiled_call_runs(forced):
     assert not seen
 
 
-CALLS = """
+IMPORTS = """
     import torch, dmlcpu.interop.torch as ours
     from dmlcpu.interop.torch import switches
+"""
+CALLS = """
     switches.THRESHOLDS.loss = lambda *args, **kwargs: ""
     ours.enable()
     x = torch.randperm(1 << 18).float().reshape(4, -1)
@@ -274,9 +276,16 @@ CALLS = """
 """
 
 
+@pytest.fixture(scope="module")
+def run_fork():
+    """Run code in a fork of a process that has imported PyTorch, which takes seconds, and has called nothing."""
+    with forks_of(IMPORTS) as run_fork:
+        yield run_fork
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_topk_returns_in_a_forked_child():  # PyTorch's own kernel hangs there
-    run(
+def test_topk_returns_in_a_forked_child(run_fork):  # PyTorch's own kernel hangs there
+    run_fork(
         CALLS
         + """
     import os
@@ -290,8 +299,8 @@ def test_topk_returns_in_a_forked_child():  # PyTorch's own kernel hangs there
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_shipped_sizes_hold_in_a_forked_child(tmp_path):
-    run(
+def test_shipped_sizes_hold_in_a_forked_child(run_fork, tmp_path):
+    run_fork(
         CALLS
         + f"    folder = {str(tmp_path)!r}"
         + """
@@ -331,14 +340,12 @@ def test_no_cache_and_no_compiler(tmp_path):
 
 
 def test_compilation_switched_off():
-    assert "switched off" in run(CALLS + "    print(row)\n", NUMBA_DISABLE_JIT="1")
+    assert "switched off" in run(IMPORTS + CALLS + "    print(row)\n", NUMBA_DISABLE_JIT="1")
 
 
-def test_workers_of_a_data_loader():
-    run(
+def test_workers_of_a_data_loader(run_fork):
+    run_fork(
         """
-        import torch, dmlcpu.interop.torch as ours
-
         class Rows(torch.utils.data.Dataset):
             def __len__(self): return 8
             def __getitem__(self, i):
