@@ -86,7 +86,7 @@ def test_task_gets_only_the_updates_of_its_chunk(monkeypatch):
 @pytest.mark.parametrize("shape", [(7, 2), (2, 3, 2), (2,)])
 def test_first_index_out_of_range_raises_the_error_of_the_function(shape):
     x = np.zeros((5, 6))
-    for index_type, bad in itertools.product((np.int64, np.int8, np.uint8, np.uint64), ((), (0,), (3,), (1, 3))):
+    for index_type, bad in [(np.int64, ()), *itertools.product((np.int64, np.int8, np.uint64), ((3,), (1, 3)))]:
         indices = np.zeros(shape, index_type)
         for place in bad:
             indices.flat[place % indices.size] = 9
