@@ -11,7 +11,7 @@ from processes import run
 
 from dmlcpu.interop import numba as ours
 from dmlcpu.interop.numba import calls
-from dmlcpu.interop.numba.calls import address_of_kernel
+from dmlcpu.interop.numba.calls import PART, PARTS, address_of_kernel
 from dmlcpu.runtime.jit import compile_kernel, device
 
 
@@ -120,6 +120,13 @@ def test_threads_that_ask_first_together_get_the_same_code(monkeypatch):
     monkeypatch.setattr(calls, "_addresses", {})
     monkeypatch.setattr(calls, "_offer", lambda _key: (make, (int64,)))
     assert [address_of_kernel("1 one uint32") for _ in range(2)] == addresses * 2
+
+
+def test_shares_have_the_type_that_operators_call_kernels_with():
+    """So that each kernel is compiled once."""
+    kernel = njit(lambda part, parts: part + parts)
+    assert njit(lambda: kernel(PART, PARTS))() == 1
+    assert list(kernel.overloads) == [(int64, int64)]
 
 
 @device
