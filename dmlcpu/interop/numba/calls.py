@@ -21,6 +21,8 @@ from dmlcpu.runtime.intrinsics import flat_array
 from dmlcpu.runtime.records import CACHE_LINE, CELL
 
 _CELL = ir.IntType(8 * CELL)
+# The only share. Numba would compile a kernel that is called with 0 and 1 once more, for these literals' types.
+PART, PARTS = np.int64(0), np.int64(1)
 VERSION = 1  # of the signatures below: callers on disk still use the old ones, so each change needs a new version
 
 _addresses: dict[str, tuple[int, Any]] = {}

@@ -10,7 +10,7 @@ from numba.np.numpy_support import as_dtype
 
 from dmlcpu.common.arguments import check_type
 from dmlcpu.common.data_types import BYTE_TYPES, DATA_TYPES
-from dmlcpu.interop.numba.calls import caller_of, stack_of, tuple_of, write_record
+from dmlcpu.interop.numba.calls import PART, PARTS, caller_of, stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     STACK,
     RefusalError,
@@ -102,9 +102,13 @@ def multiply(a, b, scales, zeros, y, sizes, numbers, counts, options, spare):
     none = as_words(works, 0, np.int64)  # b is not packed
     bias = floats  # not read by quantized_matmul
     if is_skinny:
-        _skinny(0, 1, a, b, none, none, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, bias, y, works, scratch)
+        _skinny(
+            PART, PARTS, a, b, none, none, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, bias, y, works, scratch
+        )
     else:
-        _product(0, 1, a, b, none, none, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, bias, y, works, scratch)
+        _product(
+            PART, PARTS, a, b, none, none, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, bias, y, works, scratch
+        )
     return np.int64(0)
 
 

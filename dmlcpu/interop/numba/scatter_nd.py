@@ -8,7 +8,7 @@ from dmlcpu.common.arguments import check_type
 from dmlcpu.common.data_types import INDICES
 from dmlcpu.common.forms import Form
 from dmlcpu.indexing.reductions import MODES, element_type, reduction_of
-from dmlcpu.interop.numba.calls import caller_of, stack_of, tuple_of, write_record
+from dmlcpu.interop.numba.calls import PART, PARTS, caller_of, stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     RefusalError,
     array_type,
@@ -76,10 +76,10 @@ def scatter(x, indices, updates, out, shape, dims, options):
     fill(works, shape[:dimensions], count, coordinates, options)
     work, scratch = record_at(works, 0, WORK), _block_on_stack()
     if work.validation == BEFOREHAND and work.mode == RAISE:
-        _validate(0, 1, indices, works, scratch)
+        _validate(PART, PARTS, indices, works, scratch)
         if scratch[0] != VALID:
             return np.int64(scratch[0])
-    _apply(0, 1, x, indices, updates, out, works, scratch)
+    _apply(PART, PARTS, x, indices, updates, out, works, scratch)
     return np.int64(scratch[0] if work.validation == BY_BLOCK else VALID)
 
 

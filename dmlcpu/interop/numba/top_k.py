@@ -9,7 +9,7 @@ from numba.extending import overload, register_jitable
 
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.forms import Form
-from dmlcpu.interop.numba.calls import caller_of, stack_of, tuple_of, write_record
+from dmlcpu.interop.numba.calls import PART, PARTS, caller_of, stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     STACK,
     RefusalError,
@@ -106,13 +106,13 @@ def select(x, values, indices, sizes, k, key_map, options, spare):
     fill(works, sizes, k, key_map, options, (keys, positions))
     scratch = either(cells > STACK, spare, 0, _on_stack())
     if kernel == SELECT_SORT:
-        _select_sort(0, 1, x, values, indices, works, scratch)
+        _select_sort(PART, PARTS, x, values, indices, works, scratch)
     elif kernel == LOCKSTEP:
-        _lockstep(0, 1, x, values, indices, works, scratch)
+        _lockstep(PART, PARTS, x, values, indices, works, scratch)
     elif kernel == STRIDED_INSERT:
-        _insert(0, 1, x, values, indices, works, scratch)
+        _insert(PART, PARTS, x, values, indices, works, scratch)
     else:
-        _tournament(0, 1, x, values, indices, works, scratch)
+        _tournament(PART, PARTS, x, values, indices, works, scratch)
     return np.int64(0)
 
 

@@ -40,7 +40,7 @@ def test_scatter_nd(dtype):
     rng = np.random.default_rng([4, TYPES.index(dtype)])
     reductions = ["none", "add", "mul", "min", "max"]
     reductions = reductions[:3] if dtype in COMPLEX else reductions if dtype in NUMERIC_TYPES else reductions[:1]
-    for _ in range(15 if dtype == np.float32 else 6):
+    for _ in range(9 if dtype == np.float32 else 3):
         arguments, options = draw_scatter(rng, dtype, reductions=reductions, modes=["raise", "drop", "clip"])
         lazy = [chunked(rng, each, always=False) for each in arguments]
         case = f"{[each.shape for each in arguments]} {options}"
@@ -86,7 +86,7 @@ def test_task_gets_only_the_updates_of_its_chunk(monkeypatch):
 @pytest.mark.parametrize("shape", [(7, 2), (2, 3, 2), (2,)])
 def test_first_index_out_of_range_raises_the_error_of_the_function(shape):
     x = np.zeros((5, 6))
-    for index_type, bad in itertools.product((np.int64, np.int8, np.uint8, np.uint64), ((), (0,), (3,), (1, 3))):
+    for index_type, bad in [(np.int64, ()), *itertools.product((np.int64, np.int8, np.uint64), ((3,), (1, 3)))]:
         indices = np.zeros(shape, index_type)
         for place in bad:
             indices.flat[place % indices.size] = 9

@@ -30,7 +30,7 @@ def test_top_k(dtype):
             "index_dtype": INDEX_TYPES[number % 4],
         }
         lazy = chunked(rng, x)
-        for k in {0, 1, shape[axis] // 2, shape[axis]}:
+        for k in ({1, shape[axis]}, {0, shape[axis] // 2})[number // 4 % 2 if dtype == np.float32 else number % 2]:
             case = f"{lazy.chunks} k {k} {options}"
             found = ours.top_k(lazy, k, split_every=2 + number % 2, **options)
             assert found.values.numblocks[axis] == 1
@@ -40,7 +40,7 @@ def test_top_k(dtype):
 @pytest.mark.parametrize("chunks", [(1,) * 12, (0, 5, 0, 0, 7, 0), (12,), (11, 1)])
 def test_top_k_of_ties_and_nan_across_chunks(chunks):
     x = np.array([1, np.nan, 1, 0.0, -0.0, 1, -np.nan, 1, 0.0, np.inf, np.nan, 1], np.float32)
-    for k, largest, nan in itertools.product(range(13), (True, False), ("greatest", "last")):
+    for k, largest, nan in itertools.product((0, 1, 4, 7, 12), (True, False), ("greatest", "last")):
         found = ours.top_k(da.from_array(x, chunks=(chunks,)), k, largest=largest, nan=nan, split_every=2)
         assert_equals(found, dmlcpu.top_k(x, k, largest=largest, nan=nan))
 
