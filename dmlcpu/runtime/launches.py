@@ -35,24 +35,6 @@ def _head(builder: Any, launch: Any) -> Any:
     return builder.inttoptr(launch, _HEAD.as_pointer())
 
 
-def _emit_call(context: Any, builder: Any, address: Any, part: Any, parts: Any, args: Any, args_type: Any) -> None:
-    """Emit the call of the compiled function of (part, parts, *args) at an address; it counts no references to arrays.
-
-    Threads that count the references to one array take the count's cache line from one another: a tenth of the time.
-    The caller holds references to all arrays until the call is over.
-    """
-    values = [part, parts]
-    for number, kind in enumerate(args_type):
-        value = builder.extract_value(args, number)
-        if isinstance(kind, types.Array):
-            array = context.make_array(kind)(context, builder, value)
-            array.meminfo = cgutils.get_null_value(array.meminfo.type)
-            value = array._getvalue()
-        values.append(value)
-    function = ir.FunctionType(context.get_value_type(types.none), [value.type for value in values])
-    builder.call(builder.inttoptr(address, function.as_pointer()), values)
-
-
 def launch(address, parts, helpers, args, boxes, lead):
     """Launch the kernel at an address; lead: where the machine code of a function from `compile_lead` is."""
     ask(lead, (boxes, parts, helpers, make_launch(parts, step_of(args), address, args)))
@@ -77,13 +59,11 @@ def compile_lead(lead: Callable[..., Any], options: dict[str, Any]) -> tuple[Any
 
 @intrinsic
 def ask(_context, address, args):
-    """Call the compiled function of (*args) at an address, which returns an intp; it counts no references either."""
+    """Call the compiled function of (*args) at an address, which returns an intp."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         address, args = arguments
-        values = [builder.extract_value(args, number) for number in range(len(signature.args[1]))]
-        function = ir.FunctionType(_LONG, [value.type for value in values])
-        return builder.call(builder.inttoptr(address, function.as_pointer()), values)
+        return _emit_call(builder, address, _LONG, cgutils.unpack_tuple(builder, args))
 
     return types.intp(types.intp, args), generate
 
@@ -99,11 +79,17 @@ def step_of(_context, args):
         launch, part = function.args
         launch = inner.inttoptr(launch, _launch_type(context.get_value_type(signature.args[0])).as_pointer())
         parts, address, args = [inner.load(_field(inner, launch, number)) for number in (_PARTS, _ADDRESS, _ARGS)]
-        _emit_call(context, inner, address, part, parts, args, signature.args[0])
+        nothing = context.get_value_type(types.none)
+        _emit_call(inner, address, nothing, [part, parts, *cgutils.unpack_tuple(inner, args)])
         inner.ret_void()
         return builder.ptrtoint(function, _LONG)
 
     return types.intp(args), generate
+
+
+def _emit_call(builder: Any, address: Any, result: Any, values: list[Any]) -> Any:
+    function = ir.FunctionType(result, [value.type for value in values])
+    return builder.call(builder.inttoptr(address, function.as_pointer()), values)
 
 
 @emitted
