@@ -116,7 +116,7 @@ def _unless(builder: Any, is_rare: Any, usual: Any, emit: Callable[[], Any]) -> 
     return result
 
 
-# The numbers of reduction.py: overwrite, add, multiply, minimum, maximum; for signed integers, the last two.
+# The numbers of reduction.py: overwrite, add, multiply, minimum, maximum, then minimum and maximum of signed integers.
 _FETCH = "fetch"  # instead of these: values are read from the table, not written to it
 _COMBINED = (None, _arithmetic("add"), _arithmetic("mul"), _extreme("<"), _extreme(">"))
 _SIGNED = (_extreme("<", is_signed=True), _extreme(">", is_signed=True))
