@@ -46,7 +46,7 @@ _patience: ContextVar[_Patience] = ContextVar("patience", default=_NO_PATIENCE)
 
 @contextlib.contextmanager
 def patience(retries: int, seconds: float | None = None) -> Iterator[None]:
-    """Have requests of a block made again so often, and calls by `in_time` end after some seconds."""
+    """Retry a block's requests, and end its calls by `in_time` after some seconds."""
     token = _patience.set(_Patience(retries, seconds))
     try:
         yield

@@ -88,6 +88,7 @@ def step_of(_context, args):
 
 
 def _emit_call(builder: Any, address: Any, result: Any, values: list[Any]) -> Any:
+    """Emit the call of the compiled function at an address."""
     function = ir.FunctionType(result, [value.type for value in values])
     return builder.call(builder.inttoptr(address, function.as_pointer()), values)
 

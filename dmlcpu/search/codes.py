@@ -105,7 +105,7 @@ def plain(x: Array) -> Array:
 
 
 def sample_of(count: int, most: int = _SAMPLE) -> Array:
-    """Return the positions of some of so many vectors."""
+    """Return the positions of a sample of `count` vectors."""
     return np.linspace(0, max(0, count - 1), min(most, count)).astype(np.int64)
 
 

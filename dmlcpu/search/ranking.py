@@ -24,7 +24,7 @@ from dmlcpu.search.vectors import Stored, reciprocal_roots
 from dmlcpu.selection.call import Operands, Order
 from dmlcpu.selection.plan import select as select_fused
 
-# If there are so many vectors for each allowed one, the allowed ones are copied, which is faster than reading all.
+# With this many vectors for each allowed one, the allowed ones are copied, which is faster than reading all.
 _FEW = 32
 _RESCORED_NUMBERS = 1 << 20  # numbers that are rescored at a time
 _NEARLY_ONE, _BELOW_ONE = np.float32(1 - 2.0**-18), np.float32(1 - 2.0**-24)

@@ -13,7 +13,7 @@ from dmlcpu.errors import BindingError, DmlError
 
 METRICS = get_args(Metric)
 FLOATS = ("float32", "float16", "bfloat16", "float64")
-MOST_DIMENSIONS = 16_384  # twice a sum of so many products, less a sum of squares, is an int32
+MOST_DIMENSIONS = 16_384  # twice a sum of this many products, less a sum of squares, fits in an int32
 _MIDDLE = 128
 _HALF = 0.5  # bytes come of rounding down: a byte stands for the middle of its bucket
 

@@ -64,7 +64,7 @@ def fill(works, sizes, counts, options, own):
     same_a_zero, same_multiplier = a_zero <= 1, a_scale <= 1 and y_scale <= 1
     same_rows, same_start = same_a_zero and same_multiplier and y_zero <= 1, same_a_zero and 0 < depth <= NARROW
     matrix = (0, columns, 1, (0,))
-    write_record(works, WORK, Work(  # a branch among so many keywords would not compile
+    write_record(works, WORK, Work(  # Numba cannot compile a branch within this many keywords
         M=rows, N=columns, K=depth, groups=groups_of(depth), row_words=own.row_words, panels=panels_of(columns),
         tasks=1, run=1, row_parts=1, column_parts=1,
         NC=own.NC, slots=own.slots, keeps_rows=own.keeps_rows, share_cells=own.share_cells, is_wide=depth > NARROW,

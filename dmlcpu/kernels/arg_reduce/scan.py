@@ -11,7 +11,7 @@ from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import CACHE_LINE, CELL, record_at
 
-FEW = 32  # up to so many elements, reading them singly is faster than in lines
+FEW = 32  # the most elements that are read faster singly than in lines
 CELLS = 2 * 2 * CACHE_LINE // CELL  # of a share's workspace: a line of keys, and a line of numbers
 
 

@@ -14,11 +14,11 @@ MOST_ROWS = 16
 # With more rows, packing pays for contiguous columns as well: 4 rows by 384 x 100,000 take 0.85 ms without packing and
 # 1.0 ms with it, 8 rows 1.5 and 1.1 ms (Zen 5).
 MOST_DOT_ROWS = 4
-# Up to so many bytes of a's rows stay packed from one block of columns to the next; more are packed again for each
+# Up to this many bytes of a's rows stay packed from one block of columns to the next; more are packed again for each
 # block. This and the next were measured on a Xeon with VNNI; with AVX2 on Zen 4 it makes no difference.
 KEPT_LHS = 4 << 20
-# Up to so many rows of a, a copy of b in another form takes longer than it saves (see forms.py). On Zen 4 both take the
-# same time with some 50 rows if few pairs of bytes saturate; int16 gains a tenth there with any number of rows.
+# Up to this many rows of a, a copy of b in another form takes longer than it saves (see forms.py). On Zen 4 both take
+# the same time with some 50 rows if few pairs of bytes saturate; int16 gains a tenth there with any number of rows.
 WIDENED_ROWS = 48
 # Bytes of the sums of a few rows: they stay in a near cache while b is read. 16 KiB are slower, 256 KiB take the same
 # time, also with AVX2 on Zen 4.

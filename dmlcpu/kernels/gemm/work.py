@@ -15,7 +15,7 @@ from dmlcpu.runtime.records import CACHE_LINE, LINE_CELLS, cells_of, record
 
 # Up to this K the final sum fits an int32, even if it wrapped before: 255 * 255 * 33025 < 2**31.
 NARROW = 33_025
-# At most so many panels have their columns prepared together: more gain nothing and take more space.
+# At most this many panels have their columns prepared together: more gain nothing and take more space.
 MOST_PANELS = 32
 
 # Each array argument of a kernel has a record of the same name. start: its first element; strides: along the batch.

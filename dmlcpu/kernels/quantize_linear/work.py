@@ -19,7 +19,7 @@ DIRECT_TILE = 8192
 LARGE = 32 << 20
 AHEAD = 4096  # elements from a piece of x to the one that is prefetched: beyond the page, where processors stop
 PIECE = 256  # elements
-LONG = 16  # a separate loop pays for blocks of so many elements
+LONG = 16  # elements of a block from which a separate loop pays
 INTEGER, NIBBLE, FLOAT32, FLOAT16, BFLOAT16 = range(5)  # of words; NIBBLE: two elements a byte, the first one low
 
 # Where a tensor lies, in elements, and what its words are. An integer is ((word & mask) ^ flip) - flip.

@@ -36,7 +36,7 @@ from dmlcpu.runtime.records import record_at
 # rows of 16 into 262,144 take 2.7 ms if each is in two cache lines, without prefetch 3.9; in one line, 2.6 either way.
 LONG, AHEAD, MOST_AHEAD = 256, 2, 4096
 HALF_BYTES = 2
-NEAR = 1 << 14  # an output of so many elements stays in the first caches
+NEAR = 1 << 14  # elements of the largest output that stays in the first caches
 
 
 @kernel

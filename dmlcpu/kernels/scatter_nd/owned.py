@@ -13,7 +13,7 @@ from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import CACHE_LINE
 
 FALSE_SHARING = 128  # bytes: processors fetch cache lines in pairs
-# Outputs of so many bytes are copied past the caches, which saves reading them first. The system's memcpy also does
+# Outputs of this many bytes are copied past the caches, which saves reading them first. The system's memcpy also does
 # this, but decides by the bytes of one thread. Milliseconds of two threads, by memcpy and past the caches: 16 MB 0.74
 # and 0.51, 64 MB 5.7 and 3.4, 154 MB 14.0 and 7.9, 256 MB 13.1 and 12.9. If all of it is read afterwards: 8 MB 0.76 and
 # 0.88, 16 MB 2.14 and 1.82, 154 MB 25.9 and 19.7.

@@ -6,7 +6,7 @@ from dmlcpu.kernels.registry import Row
 from dmlcpu.kernels.sort.work import LANES, SHORT
 
 _FEWEST = 4  # sequences that are worth sorting together
-# At most so many elements in a column: 16 columns take 200 bytes for each place, and longer ones leave the caches.
+# The most elements in a column: 16 columns take 200 bytes for each place, and longer ones leave the caches.
 _LONGEST = 1 << 17
 
 

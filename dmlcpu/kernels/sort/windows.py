@@ -16,7 +16,7 @@ from dmlcpu.runtime.intrinsics import emitted, width_of
 from dmlcpu.runtime.jit import device, inlined
 
 WINDOW = 32  # bits
-# Runs of equal windows with up to so many words are sorted by insertion.
+# Runs of equal windows of up to this many words are sorted by insertion.
 INSERTED = 24
 
 

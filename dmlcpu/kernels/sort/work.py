@@ -29,8 +29,8 @@ WORK = record(
 )
 
 
-LANES = 16  # at most so many sequences are sorted together: a cache line of float32
-# The network sorts sequences of up to so many elements. With 256, an element passes 15 comparators, each of seven
+LANES = 16  # at most this many sequences are sorted together: a cache line of float32
+# The network sorts sequences of up to this many elements. With 256, an element passes 15 comparators, each of seven
 # operations for 4 lanes (AVX2), which takes as long as radix passes.
 SHORT = 256
 

@@ -23,7 +23,7 @@ class LineRange(NamedTuple):
     first: Any
     step: Any
     end: Any
-    ahead: Any  # the line so many elements after each is prefetched
+    ahead: Any  # each step prefetches the line this many elements later
 
 
 @inlined

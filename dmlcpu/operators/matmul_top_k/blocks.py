@@ -26,7 +26,7 @@ from dmlcpu.selection.plan import plan, select
 Rhs = Array | PackedMatrix
 SOURCES = ("a", "b")
 
-# If memory suffices, blocks have at least so many columns and rows; with fewer, kernels are slower.
+# If memory suffices, blocks have at least this many columns and rows; with fewer, kernels are slower.
 _COLUMNS, _ROWS = 256 * NR, 192
 # Bytes for each selected score if results of blocks are merged: the scores of two blocks, their concatenation, the
 # selection, and NumPy's temporary arrays.

@@ -25,9 +25,9 @@ from dmlcpu.runtime.threads import REFERENCE, Budget
 
 _log = logging.getLogger("dmlcpu")
 
-# If a call, and its rows, have at least so many elements, the plan checks whether packed indices repeat along rows.
+# If a call, and its rows, have at least this many elements, the plan checks whether packed indices repeat along rows.
 _MANY, _LONG = 10_000, 8
-# Copying out and writing it back takes as long as checking indices with so many times its bytes.
+# Copying out and writing it back takes as long as checking indices with this many times its bytes.
 _DRAFTED, _MOST_DRAFTED = 4, 16 << 20
 
 

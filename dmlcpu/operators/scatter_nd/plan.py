@@ -49,11 +49,11 @@ _NUMBERED = (ROWS, SLICES)  # buckets have the numbers of these updates, not the
 # Milliseconds on Zen 4 with float32, two threads, partitioned and by one thread: 100,000 into 16 MB 0.6 and 1.1,
 # 500,000 2.2 and 4.0, 2,000,000 6.4 and 13; 1,100,000 into 8 MB 3.3 and 2.8.
 _PARTITIONED_UPDATES = 1 << 16  # at least
-_PARTITIONED_CACHES = 12  # at least; the output would fill so many second caches
-# Fewer are selected by several threads, from so many updates on, if the output is larger than the second cache and the
-# processor has the instruction. Time of two threads by that of one on Zen 4: 1,000,000 into 4 MB 0.8, 100,000 1.0.
+_PARTITIONED_CACHES = 12  # the output would fill at least this many second caches
+# Fewer are selected by several threads, from this many updates on, if the output is larger than the second cache and
+# the processor has the instruction. Time of two threads by that of one on Zen 4: 1,000,000 into 4 MB 0.8, 100,000 1.0.
 _SELECTED_UPDATES = 1 << 17
-# Outputs of up to so many bytes are written speculatively, which takes less time than reading all indices twice (Xeon
+# Outputs of up to this many bytes are written speculatively, which takes less time than reading all indices twice (Xeon
 # with VNNI). Up to the second limit this is true if the output has an index for each byte: validating an index takes as
 # long as copying two bytes there and back.
 _SPECULATIVE_BYTES, _MOST_SPECULATIVE_BYTES = 1 << 16, 1 << 20

@@ -33,9 +33,9 @@ from dmlcpu.runtime import threads
 
 SOURCES = ("x",)
 
-# At least so many bytes are read at once if the inner dimensions are cut, and if memory suffices.
+# At least this many bytes are read at once if the inner dimensions are cut, and if memory suffices.
 _RUN = 1 << 16
-# At least so many places along the axis are read at once if sequences are adjacent. 8 to 64 take the same time, with
+# At least this many places along the axis are read at once if sequences are adjacent. 8 to 64 take the same time, with
 # lines of 1 and 4 MiB (k 5, one file of 2 GiB, one worker, Zen 4).
 _LINES = 32
 # Bytes for each winner of sequences that are cut: its positions in this block and in the one before, the positions that
