@@ -13,7 +13,6 @@ from llvmlite.ir.values import MDValue
 from numba.core import cgutils, types
 from numba.core.types.containers import BaseNamedTuple
 from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
 
 from dmlcpu.runtime.records import CACHE_LINE
 
@@ -124,6 +123,8 @@ def address_of(builder, array, index) -> types.int64:
 
 def flat_array(context: Any, builder: Any, kind: Any, data: Any, length: Any) -> Any:
     """Emit a flat array over memory that something else keeps alive."""
+    from numba.np.arrayobj import populate_array  # it takes a tenth of Numba's own import, and only a compiler needs it
+
     element = context.get_data_type(kind.dtype)
     nbytes = context.get_constant(types.intp, context.get_abi_sizeof(element))
     array = context.make_array(kind)(context, builder)
