@@ -45,7 +45,7 @@ class Kernel:
         return functools.partial(self, parts, most=most) if most else functools.partial(self, parts)
 
     def __call__(self, parts: int, *args: Any, most: int | None = None) -> None:
-        """Run with the work cut into `parts` shares, on at most so many threads."""
+        """Run with the work cut into `parts` shares, on at most `most` threads."""
         if parts == 1 or not threads.launch(self.address(args), parts, args, (most or parts) - 1):
             for part in range(parts):
                 self.share(part, parts, *args)

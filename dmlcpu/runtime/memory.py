@@ -101,7 +101,7 @@ def _sharers() -> int:
 
 
 def cache_of_thread(threads: int) -> int:
-    """Return the bytes of second-level cache that each of so many threads has."""
+    """Return the bytes of second-level cache for each thread, if this many threads run."""
     sharers = _sharers()
     if sharers > 1 and threads > len(os.sched_getaffinity(0)) // sharers:
         return second_level_cache() // sharers

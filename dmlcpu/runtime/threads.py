@@ -72,7 +72,7 @@ def parts_for(threads: int, pieces: int, most: int = MOST_PARTS) -> int:
 
 
 def _shares(grains: int) -> int:
-    """Return how many threads are best for work of so many least shares."""
+    """Return how many threads are best for work of `grains` least shares."""
     return max(grains, math.isqrt(_NEXT * grains)) if grains > 1 else 1
 
 
@@ -182,7 +182,7 @@ def layer() -> Pool | NumbaLayer:
 
 
 def launch(address: int, parts: int, args: tuple[Any, ...], helpers: int) -> bool:
-    """Call the kernel at an address for every part, with at most so many helpers; return whether it did."""
+    """Call the kernel at an address for every part, with at most `helpers` helpers; return whether it did."""
     global _row, _row_needed
     mine, before = layer(), _budgets
     waking = not mine.awake()

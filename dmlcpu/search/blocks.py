@@ -226,7 +226,7 @@ def search(
     stopping: Callable[[], bool] = lambda: False,
     **options: Any,
 ) -> None:
-    """Write scores and indices of the k best of queries (M, D) that are read in blocks of so many rows."""
+    """Write scores and indices of the k best of queries (M, D) that are read in blocks of `rows` rows."""
     for region, block in read_blocks(queries, regions_of(queries.shape, (rows, index.d)), stopping):
         own = _for_rows(options, region[0].start, region[0].stop)
         found = index.search(block, k, **own)

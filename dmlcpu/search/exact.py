@@ -228,7 +228,7 @@ def _first_count(asked: _Asked) -> int:
 
 
 def _by_candidates(asked: _Asked, rows: Array, count: int, floors: Array | None, found: Found) -> Array:
-    """Score so many candidates of some queries; return the queries whose best are not proven. floors: of ranks."""
+    """Score `count` candidates of some queries; return the queries whose best are not proven. floors: of ranks."""
     not_proven = [rows[:0]]
     for start in range(0, len(rows), step := max(1, _CANDIDATES_AT_A_TIME // count)):
         block = rows[start : start + step]

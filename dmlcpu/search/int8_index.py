@@ -288,7 +288,7 @@ def found_share(space: Space, floats: Array, stored: Stored) -> float:
 
 
 def _nearest(space: Space, vectors: Array) -> Array:
-    """Return the nearest vectors of every so many, each once if some are equal."""
+    """Return the nearest vectors of `_QUERIES` evenly spaced ones, each once if some are equal."""
     products = vectors[:: len(vectors) // _QUERIES] @ vectors.T
     squares = np.square(vectors).sum(axis=1)
     if space.metric == "l2":

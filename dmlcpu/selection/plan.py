@@ -76,7 +76,7 @@ def select(operands: Operands, order: Order, values: Array, indices: Array) -> N
 
 
 def saturates(rows: int) -> bool:
-    """Return whether products with so many rows of bytes take longer if pairs of products may saturate."""
+    """Return whether products with this many rows of bytes take longer if pairs of products may saturate."""
     product, *_ = registry.available(_OPERATOR, "dot")
     return rows > MOST_DOT_ROWS and product.has_forms
 

@@ -12,7 +12,7 @@ THRESHOLD = 1.05
 
 
 def measured(cell=CELL, head=1.0, again=1.0, noise=0.01, seed=0):
-    """Return a measurement whose processes take so many times as long as the base."""
+    """Return a measurement whose processes take `head` and `again` times as long as the base."""
     draw = random.Random(seed)
     machine = [draw.uniform(1, 2) for _ in range(ROUNDS)]  # it may be slow for a whole round
 
