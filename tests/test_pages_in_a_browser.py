@@ -9,7 +9,7 @@ import page_checks
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
-BUILT = os.environ.get("BUILT_DOCS")  # .ci/packages names the folder that it has built, and then no test may be left out
+BUILT = os.environ.get("BUILT_DOCS")  # named by .ci/packages; then no test may be left out
 
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>A page</title>
