@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 from unittest import mock
 
+import numpy as np
 from scaling_plans import PRODUCTS, Stage, counter_of, ends, tasks_of
 
 from dmlcpu.runtime.boxes import WOKEN
@@ -27,8 +28,8 @@ class Runs(NamedTuple):
     rest: float
 
 
-def run_alone(run, plan, probe=time.thread_time):
-    """Run a plan's pieces one after the other on this thread. Return the probe's gain for each, and the rest.
+def run_alone(run, plan, probe_of=lambda args: time.thread_time):
+    """Run a plan's pieces one after the other on this thread. Return a probe's gain for each, and the rest.
 
     Times are those of the thread on a core, because other programs may use the core as well.
     """
@@ -36,7 +37,8 @@ def run_alone(run, plan, probe=time.thread_time):
 
     def each(kernel, parts, *args, most=None):
         begin = time.thread_time()
-        stages.append(Stage(kernel.name, parts, min(most or parts, parts), gains_of(plan, kernel, parts, args, probe)))
+        gains = gains_of(plan, kernel, parts, args, probe_of(args))
+        stages.append(Stage(kernel.name, parts, min(most or parts, parts), gains))
         within.append(time.thread_time() - begin)
 
     with mock.patch.object(Kernel, "__call__", each):
@@ -47,11 +49,13 @@ def run_alone(run, plan, probe=time.thread_time):
 
 def gains_of(plan, kernel, parts, args, probe):
     """Run the pieces of a launch. Return the probe's gain for each; pieces of one call share its gain evenly."""
-    gains = []
-    for call, pieces in calls_of(plan, kernel, parts, args):
-        before = probe()
+    gains, calls = [], calls_of(plan, kernel, parts, args)
+    before = probe()
+    for call, pieces in calls:
         call()
-        gains += [float(probe() - before) / pieces] * pieces
+        after = probe()
+        gains += [float(after - before) / pieces] * pieces
+        before = after
     return gains
 
 
@@ -149,7 +153,13 @@ def updates_of_shares(call, run, plan):
     x = call.requested[1][0]
     out = run.outputs[0].reshape(len(x), -1)[:, 0]
     out[...] = 0
-    applied = [stage for stage in run_alone(run, plan, out.sum).stages if sum(stage.pieces)]
+
+    def probe_of(args):
+        """Count what is in the output, which is large, only where a kernel may write it."""
+        writes = any(isinstance(each, np.ndarray) and np.may_share_memory(each, out) for each in args)
+        return out.sum if writes else lambda: 0
+
+    applied = [stage for stage in run_alone(run, plan, probe_of).stages if sum(stage.pieces)]
     if not applied:
         return Stage("apply", 1, plan.parts, [1.0])
     return applied[0]._replace(pieces=[piece for turn in applied for piece in turn.pieces])

@@ -103,6 +103,13 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def undrawn(folder, monkeypatch):
+    """The documentation without its charts, which would be drawn for two seconds."""
+    monkeypatch.setattr(load("charts"), "of", lambda data: [])
+    return folder
+
+
 def test_figures_are_written_and_checked(folder, capsys):
     assert figures.main(check=True) == 1
     assert "README.md, from the data" in capsys.readouterr().out
@@ -123,20 +130,22 @@ def test_figures_are_written_and_checked(folder, capsys):
 
 
 @pytest.mark.parametrize(("name", "quote"), [("README.md", "`"), ("docs/page.rst", "``")])
-def test_figures_of_sentences_are_written(folder, name, quote):
+def test_figures_of_sentences_are_written(undrawn, name, quote):
     marks = ("<!-- ", " -->") if name == "README.md" else (".. ", "")
-    (folder / name).write_text("\n".join(f"{marks[0]}figures: {each}{marks[1]}" for each in ("words", "end")), "utf-8")
+    (undrawn / name).write_text("\n".join(f"{marks[0]}figures: {each}{marks[1]}" for each in ("words", "end")), "utf-8")
     figures.main()
-    assert f"{quote}top_k{quote}: 0.50x to 4.0x, 1,000 microseconds." in (folder / name).read_text("utf-8").splitlines()
+    assert (
+        f"{quote}top_k{quote}: 0.50x to 4.0x, 1,000 microseconds." in (undrawn / name).read_text("utf-8").splitlines()
+    )
 
 
-def test_medians_are_those_of_ratios_with_a_link_to_the_calls(folder):
-    (folder / "docs" / "page.rst").write_text(".. figures: medians\n.. figures: end\n", "utf-8")
+def test_medians_are_those_of_ratios_with_a_link_to_the_calls(undrawn):
+    (undrawn / "docs" / "page.rst").write_text(".. figures: medians\n.. figures: end\n", "utf-8")
     figures.main()
-    text, link = (folder / "docs" / "page.rst").read_text("utf-8"), f"{selections.MACHINE}-top-k"
+    text, link = (undrawn / "docs" / "page.rst").read_text("utf-8"), f"{selections.MACHINE}-top-k"
     row = [f"`top_k <comparison/{selections.MACHINE}.rst#{link}>`__", "4.0x", "n/a", "0.50x", "0.50x", "1 of 1"]
     assert "   * - " + "\n     - ".join(row) in text
-    (page,) = (folder / "docs").glob("comparison/*.rst")
+    (page,) = (undrawn / "docs").glob("comparison/*.rst")
     assert f".. _{link}:\n\ntop_k\n-----\n\n.. chart:: " in page.read_text("utf-8")
 
 
@@ -168,16 +177,16 @@ def test_pages_that_programs_write_are_not_examined(folder, made):
     assert list(figures.loose()) == []
 
 
-def test_a_loose_ratio_fails_the_check(folder, capsys):
+def test_a_loose_ratio_fails_the_check(undrawn, capsys):
     figures.main()
-    (folder / "docs" / "page_of_x.rst").write_text("takes 3.8x as long", "utf-8")
+    (undrawn / "docs" / "page_of_x.rst").write_text("takes 3.8x as long", "utf-8")
     assert figures.main(check=True) == 1
     assert "docs/page_of_x.rst:1: 'takes 3.8x as long' is neither in a block" in capsys.readouterr().out
 
 
-def test_one_wrong_digit_fails_the_check(folder, capsys):
+def test_one_wrong_digit_fails_the_check(undrawn, capsys):
     figures.main()
-    for path in (folder / "README.md", folder / "docs" / "page.rst", *(folder / "docs").glob("comparison/*.rst")):
+    for path in (undrawn / "README.md", undrawn / "docs" / "page.rst", *(undrawn / "docs").glob("comparison/*.rst")):
         text = path.read_text("utf-8")
         path.write_text(text.replace("4.0", "4.1", 1), "utf-8")
         capsys.readouterr()

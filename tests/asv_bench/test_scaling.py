@@ -107,9 +107,7 @@ def test_indices_by_zipfs_law_are_uneven_and_in_range():
 
 def test_figures_are_kept_and_the_page_is_made_of_them(tmp_path, monkeypatch, capsys):
     page = load("scaling_page")
-    small = {
-        item.name: item for item in (items.scatter(5_000, 300), items.top_k(20, 300, 3), items.product(20, 64, 64))
-    }
+    small = {item.name: item for item in (items.scatter(5_000, 300), items.product(20, 64, 64))}
     small["planned"] = items.top_k(2, 300, 3, is_run=False)
     for name, value in (("ITEMS", small), ("FOLDER", tmp_path / "kept"), ("REPEATS", 1), ("TURNS", (1, 1))):
         monkeypatch.setattr(scaling, name, value)

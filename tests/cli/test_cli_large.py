@@ -9,7 +9,7 @@ import pytest
 
 import dmlcpu
 
-ROWS, COLUMNS, K = 1 << 15, 1 << 14, 100
+ROWS, COLUMNS, K = 1 << 15, 1 << 14, 20
 # Runs a command; prints the most memory that the process had, in KB.
 MAIN = """\
 import sys

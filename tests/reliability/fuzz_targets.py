@@ -224,7 +224,6 @@ def read_file(name: str) -> Callable[[bytes], None]:
 
 
 def save_index() -> None:
-    shutil.rmtree("x.index", ignore_errors=True)
     Int8Index(np.eye(4, dtype=np.float32), "cosine", ids=np.arange(4), floats=True).save("x.index")
 
 
@@ -235,13 +234,35 @@ def read_index() -> None:
 def save_zarr() -> None:
     import zarr
 
-    group = zarr.create_group("x.zarr", overwrite=True)
+    group = zarr.create_group("x.zarr")
     for name, array in zip("xyz", ARRAYS, strict=True):
         group.create_array(name, data=array, chunks=(2,) * array.ndim)
 
 
 def read_zarr() -> None:
     _read_array("x.zarr", "x", None)
+
+
+def saved_once(folder: str, save: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that makes a folder anew, of the files that were saved at first."""
+    files: dict[Path, bytes] = {}
+
+    def make() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        if not files:
+            save()
+            files.update({path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()})
+        for path, data in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+    return make
+
+
+def folder_target(folder: str, save: Callable[[], None], read: Callable[[], None], refusals: Any) -> Target:
+    """Return a target whose inputs are changes of a file of a folder."""
+    again = saved_once(folder, save)
+    return Target(changed_file(folder, again), read_folder(again, read), refusals)
 
 
 def changed_file(folder: str, save: Callable[[], None]) -> Callable[[Draws], bytes]:
@@ -297,7 +318,7 @@ TARGETS = {
     "npz": Target(make_npz, read_file("x.npz"), (FileError,)),
     "safetensors": Target(make_safetensors, read_file("x.safetensors"), (FileError,)),
     "pb": Target(make_pb, read_file("x.pb"), (FileError,)),
-    "zarr": Target(changed_file("x.zarr", save_zarr), read_folder(save_zarr, read_zarr), (FileError,)),
-    "index": Target(changed_file("x.index", save_index), read_folder(save_index, read_index), (DmlError,)),
+    "zarr": folder_target("x.zarr", save_zarr, read_zarr, (FileError,)),
+    "index": folder_target("x.index", save_index, read_index, (DmlError,)),
     "desc": Target(make_desc, read_desc, (DmlError,)),
 }

@@ -24,7 +24,7 @@ INPUTS = {
 }
 
 
-@pytest.mark.parametrize("part", [pytest.param(1, id="some"), pytest.param(4, id="all", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("part", [pytest.param(0, id="some"), pytest.param(1, id="others", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", TARGETS)
 def test_any_input_is_read_or_refused(
     name: str,
@@ -38,7 +38,8 @@ def test_any_input_is_read_or_refused(
     work.mkdir()
     monkeypatch.chdir(work)
     if seconds is None:
-        found = fuzz.seeded(TARGETS[name], range(INPUTS[name] * part // 4))
+        some = INPUTS[name] // 4
+        found = fuzz.seeded(TARGETS[name], (range(some), range(some, INPUTS[name]))[part])
         assert not found.failures
         counted(str(found))
         return

@@ -147,7 +147,7 @@ from concurrent.futures import ThreadPoolExecutor
 from numba.core import config
 config.reload_config()
 with use_budget(2, grain=1), ThreadPoolExecutor(8) as pool:
-    for future in [pool.submit(check) for _ in range(200)]:
+    for future in [pool.submit(check) for _ in range(80)]:
         future.result()
 from dmlcpu.runtime.layers import asked_for
 assert (asked_for() or "default") == config.THREADING_LAYER

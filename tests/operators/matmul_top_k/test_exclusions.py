@@ -6,6 +6,7 @@ from sources import in_blocks
 
 import dmlcpu
 from dmlcpu import reference
+from dmlcpu.operators import OPERATORS
 from dmlcpu.operators.matmul_top_k.blocks import _bits_of
 from dmlcpu.runtime.threads import use_budget
 
@@ -77,14 +78,16 @@ def test_the_bits_of_a_region():
                 assert (found == lines[:, start:stop]).all(), (start, stop)
 
 
-@pytest.mark.parametrize("rows", [1, 9])
-def test_masks_in_blocks(small_blocks, rows):
+@pytest.mark.parametrize("more", [0, 500], ids=["one column each", "four columns each"])
+def test_masks_in_blocks(small_blocks, more):
     """Blocks of columns that begin within a byte of the mask; scores that equal those of places without a column."""
-    rng = np.random.default_rng(rows)
-    a, vectors = rng.integers(0, 2, (rows, 40)).astype(np.int8), rng.integers(0, 2, (300, 40)).astype(np.int8)
-    scales = rng.choice([0.5, np.nan, -np.inf], 300).astype(np.float32)
-    for own in restrictions(rng, rows, 300):
+    rng, row = np.random.default_rng(9), OPERATORS["matmul_top_k"]
+    a, vectors = rng.integers(0, 2, (9, 40)).astype(np.int8), rng.integers(0, 2, (44, 40)).astype(np.int8)
+    scales = rng.choice([0.5, np.nan, -np.inf], 44).astype(np.float32)
+    for own in restrictions(rng, 9, 44):
         for options in ({}, {"b_scale": scales, "nan": "last"}):
-            arguments = {"a": a, "b": vectors.T, "k": 50, **own, **options}
+            arguments = {"a": a, "b": vectors.T, "k": 10, **own, **options}
+            memory = row.blocks.estimate(**arguments).least() + more
             with np.errstate(invalid="ignore"):
-                assert_same_bits(in_blocks("matmul_top_k", arguments), reference.matmul_top_k(**arguments), str(own))
+                found, right = in_blocks("matmul_top_k", arguments, memory), reference.matmul_top_k(**arguments)
+            assert_same_bits(found, right, str(own))
