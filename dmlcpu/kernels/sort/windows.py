@@ -77,7 +77,7 @@ def windows_of(keys, n):
     """Return the windows of keys[:n]; short keys need none."""
     if width_of(keys) < 8:
         return Windows(np.uint64(0), 64 - WINDOW)
-    least, greatest = extremes(keys, 0, n)
+    least, greatest = extremes(keys, np.intp(0), n)
     return windows_between(least, greatest)
 
 
