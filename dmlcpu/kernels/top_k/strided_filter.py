@@ -40,7 +40,7 @@ def strided_filter(part, parts, x, bounds, shares, first_position, counts, value
             line = start + i * work.x.step
             for column in range(0, width, lanes):
                 prefetch(x, line + PREFETCH * work.x.step + column)
-            load_keys(x, line, np.int64(1), width, key_map, keys)
+            load_keys(x, line, 1, width, key_map, keys)
             for column in range(0, width, lanes):
                 better = exceed(keys, column, bound, column)
                 append(better, x, line + column, row + column, first_position + i, most, counts, found)
@@ -63,9 +63,9 @@ def append(bits, x, source, sequence, position, most, counts, found):
 def load_bounds(bounds, shares, row, width, key_map, least, bound):
     """Write the key that an element must exceed, for each of `width` sequences. least: workspace."""
     word = bounds.dtype.type
-    load_keys(bounds, row, np.int64(1), width, key_map, bound)
+    load_keys(bounds, row, 1, width, key_map, bound)
     if shares.size:
-        load_keys(shares, row, np.int64(1), width, key_map, least)
+        load_keys(shares, row, 1, width, key_map, least)
         for first in range(bounds.size, shares.size, bounds.size):
             others = shares[first + row :][:width]
             for column in range(width):

@@ -65,7 +65,7 @@ def insert_columns(x, start, width, work, key_map, newcomers, winners):
     for turn in range(n):
         i = k - 1 - turn if turn < k else turn
         begin = start + i * step
-        load_keys(x, begin, np.int64(1), width, key_map, newcomers)
+        load_keys(x, begin, 1, width, key_map, newcomers)
         for column in range(0, width, lanes):  # lanes beyond compute on stale data
             prefetch(x, begin + PREFETCH * step + column)
             if turn < k:

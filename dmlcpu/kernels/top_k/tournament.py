@@ -64,7 +64,7 @@ def group_maxima(sequence, key_map, maxima):
         lines = LineRange(x, begin, lanes, begin + lanes * GROUP, PREFETCH * lanes)
         needs_keys = greatest_line(lines, key_map, needs_keys, maxima, tile * lanes)
     done = tiles * lanes * GROUP
-    load_keys(x, start + done, np.int64(1), n - done, key_map, maxima[tiles * lanes :])
+    load_keys(x, start + done, 1, n - done, key_map, maxima[tiles * lanes :])
     return maxima[: tiles * lanes + n - done]
 
 
@@ -86,7 +86,7 @@ def append_groups(sequence, key_map, maxima, first, reached, least, candidates, 
 def append_tile(sequence, position, key_map, least, candidates, found):
     """Append the elements of the tile at `position` that reach a bound."""
     keys, lanes, begin = candidates.keys, line_of(sequence.x), found  # a tile fits after the candidates found
-    load_keys(sequence.x, sequence.start + position, np.int64(1), lanes * GROUP, key_map, keys[begin:])
+    load_keys(sequence.x, sequence.start + position, 1, lanes * GROUP, key_map, keys[begin:])
     for line in range(0, lanes * GROUP, lanes):
         found = append(keys, begin + line, reach(keys, begin + line, least), position + line, candidates, found)
     return found
