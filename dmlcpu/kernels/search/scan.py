@@ -125,7 +125,7 @@ def scan_block(start, end, origin, is_filtered, vectors, squares, queries, query
 
     vectors: from number `origin` on; squares: from `start` on; is_filtered: products decide which are scored.
     """
-    depth, row = work.best.depth, np.intp(0)
+    depth, row = work.best.depth, np.intp(0)  # a literal 0 would compile helpers twice
     while row < work.rows:
         height = HEIGHT if row + HEIGHT <= work.rows else 1
         for number in range(start, end, WIDTH):
@@ -180,8 +180,8 @@ def scan(part, parts, queries, query_squares, vectors, squares, bits, floors, ra
             for i in range(start, end):
                 of_block[i - start] = squares[i]
         if work.rows < HEIGHT:  # each vector is read once
-            scan_block(start, end, np.intp(0), False, vectors, of_block, queries, query_squares, bits, floors, ranks,
-                       positions, counts, heaps, numbers, sums, work)  # fmt: skip
+            scan_block(start, end, 0, False, vectors, of_block, queries, query_squares, bits, floors, ranks, positions,
+                       counts, heaps, numbers, sums, work)  # fmt: skip
             continue
         widen(vectors, start, end, best.depth, wide)
         if best.terms != PRODUCTS and best.metric != COSINE:
