@@ -26,16 +26,15 @@ def scan(part, parts, x, y, works, scratch):
     for item in range(first, last):
         row = item // pieces if pieces > 1 else item
         start = work.x.start + offset(work.walk, work.x.strides, row)
-        if pieces > 1:
-            begin, end = share(item % pieces, pieces, work.size)
-            key, place = find(x, start, begin, end, work, key_map, space)
-            keep(row, item % pieces, key, place, work, scratch)
-        elif is_short:
+        if is_short:
             _, place = find_singly(x, start, work.step, work.n, work.takes_last, key_map)
-            write_place(y, place_in(row, work), place, is_wide)
         else:
-            _, place = find(x, start, 0, work.size, work, key_map, space)
-            write_place(y, place_in(row, work), place, is_wide)
+            begin, end = share(item % pieces, pieces, work.size) if pieces > 1 else (np.int64(0), work.size)
+            key, place = find(x, start, begin, end, work, key_map, space)
+            if pieces > 1:
+                keep(row, item % pieces, key, place, work, scratch)
+                continue
+        write_place(y, place_in(row, work), place, is_wide)
 
 
 @device

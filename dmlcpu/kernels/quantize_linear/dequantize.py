@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dmlcpu.kernels.quantize_linear.quantize import load_parameters, load_tile
+from dmlcpu.kernels.quantize_linear.quantize import convert_tile, load_parameters
 from dmlcpu.kernels.quantize_linear.tiles import gather, piece_of, round_to_16_bits, scatter
 from dmlcpu.kernels.quantize_linear.work import AHEAD, FLOAT32, SPACE, SPACE_CELLS, WORK
 from dmlcpu.kernels.walk import offset, share
@@ -32,29 +32,34 @@ def dequantize(part, parts, x, scale, zero, y, works, scratch):
         # The tile is converted to float32 first, or its result is converted or scattered.
         if width_of(x) == 4:
             differences(x, x_at, begin, count, block, work, space)
-            floats = either(True, space.x, 0, space.x)
         else:
-            floats = load_tile(x, x_at, begin, count, work.x, space)
-        is_plain = work.y.step == 1
-        result = either(is_plain and work.y.kind == FLOAT32, as_words(y, 0, np.float32), y_at, space.y)
-        if block == 1:
-            dequantize_by_each(floats, count, space.scale, space.zero, result)
-        else:
-            dequantize_by_blocks(floats, begin, count, block, space.scale, space.zero, result)
-        if work.y.kind != FLOAT32:
-            line = either(is_plain, y, y_at, as_words(space.out, 0, y))
-            round_to_16_bits(result, count, work.y.kind, line)
-            if not is_plain:
-                scatter(line, count, y, y_at, work.y.step, work.y.kind)
-        elif not is_plain:
-            scatter(as_words(result, 0, y), count, y, y_at, work.y.step, work.y.kind)
+            convert_tile(x, x_at, begin, count, work.x, space)
+        dequantize_tile(begin, count, block, work, space, y, y_at)
+
+
+@device
+def dequantize_tile(begin, count, block, work, space, y, y_at):
+    """Dequantize space.x[:count], in blocks, to y from y_at on; begin: the place in the run."""
+    is_plain = work.y.step == 1
+    result = either(is_plain and work.y.kind == FLOAT32, as_words(y, 0, np.float32), y_at, space.y)
+    if block == 1:
+        dequantize_by_each(space.x, count, space.scale, space.zero, result)
+    else:
+        dequantize_by_blocks(space.x, begin, count, block, space.scale, space.zero, result)
+    if work.y.kind != FLOAT32:
+        line = either(is_plain, y, y_at, as_words(space.out, 0, y))
+        round_to_16_bits(result, count, work.y.kind, line)
+        if not is_plain:
+            scatter(line, count, y, y_at, work.y.step, work.y.kind)
+    elif not is_plain:
+        scatter(as_words(result, 0, y), count, y, y_at, work.y.step, work.y.kind)
 
 
 @inlined
 def differences(x, start, begin, count, block, work, space):
     """Fill space.x with 32-bit elements less their zero points, rounded once; the zero points become 0."""
     line, zeros = as_words(space.words, 0, x), as_words(space.zero_words, 0, x)
-    gather(x, start, work.x.step, 1, begin, count, False, line)
+    gather(x, start, work.x.step, 1, begin, count, work.x.kind, line)
     flip, done, group = np.uint32(work.x.flip), 0, 0
     while done < count:
         end = min(count, done + block - (begin + done) % block)
@@ -69,7 +74,7 @@ def differences(x, start, begin, count, block, work, space):
 def dequantize_integers(line, begin, count, block, work, space, result):
     """Dequantize line[:count], words of 8 or 16 bits, in blocks; begin: the place in the run."""
     flip, scales, zeros, ahead = work.x.flip, space.scale, space.zero, AHEAD * work.is_large
-    done, group, end = 0, 0, min(count, block - begin % block)
+    done, group, end = np.int64(0), 0, min(count, block - begin % block)  # a literal 0 would compile `piece_of` twice
     while done < count:
         scale, less = scales[group], np.int32(np.int32(zeros[group]) + np.int32(flip))
         while done < end:

@@ -40,7 +40,7 @@ def extremes_of_tile(x, start, begin, work, space):
     count = min(work.tile, work.n - begin)
     gathered = as_words(space.words, 0, x)
     if work.x.step != 1:
-        gather(x, start, work.x.step, 1, begin, count, False, gathered)
+        gather(x, start, work.x.step, 1, begin, count, work.x.kind, gathered)
     line = either(work.x.step == 1, x, start + begin, gathered)
     if width_of(x) == 4:
         return extremes(as_words(line, 0, np.int32), count, AHEAD * work.is_large)
@@ -52,7 +52,7 @@ def extremes(line, count, ahead):
     """Return the least and the greatest key of floats, given as signed integers of their width."""
     integer, sign = line.dtype.type, 8 * width_of(line) - 1
     least = greatest = integer(0)
-    done = 0
+    done = np.int64(0)  # a literal 0 would compile `piece_of` twice
     while done < count:
         last = piece_of(line, done, count, ahead)
         mine = line[done:last]

@@ -9,11 +9,9 @@ from dmlcpu.runtime.jit import device
 
 
 @device
-def gather(words, start, step, block, first, count, is_packed, line):
-    """Write the words of elements first, first + 1, ... to line[:count]; element i is at start + i // block * step.
-
-    is_packed: a byte has two elements.
-    """
+def gather(words, start, step, block, first, count, kind, line):
+    """Write the words of elements first, first + 1, ... to line[:count]; element i is at start + i // block * step."""
+    is_packed = kind == NIBBLE
     if block == 1 and step == 1 and not is_packed:
         row = words[start + first : start + first + count]
         for i in range(count):

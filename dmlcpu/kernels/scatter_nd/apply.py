@@ -63,7 +63,7 @@ def apply(part, parts, x, indices, updates, out, works, scratch):
             for i in range(x.size):
                 mine[i] = 0
         elif x.size > 0:
-            copy_owned(x, mine, 0, x.size)
+            copy_owned(x, mine, np.intp(0), x.size)
         first, last = share(part, parts, count)
         scratch[part] = apply_places(first, last, indices, updates, mine, work, block)
         return

@@ -88,7 +88,7 @@ def apply_bucket_slices(part, parts, x, updates, out, works, scratch):
         owned, short = out[first:last], last - first if is_short else 0
         move(short, owned, near)
         target, start = either(short > 0, near, 0, out), 0 if short > 0 else first
-        found = 0
+        found = np.intp(0)  # a literal 0 would compile `apply_slices` twice
         for other in range(buckets.shares):
             begin, count = pairs_of(other, bucket, buckets, scratch)
             for i in range(begin, begin + count):

@@ -118,7 +118,7 @@ def partition(part, parts, indices, updates, works, scratch):
         if is_numbered:
             for i in range(count):
                 numbers[i] = begin + i - before
-            put_pairs(part, count, block, numbers, 0, 1, work.buckets, scratch)
+            put_pairs(part, count, block, numbers, np.intp(0), np.intp(1), work.buckets, scratch)
         else:
             u = work.updates.start + begin * step
             put_pairs(part, count, block, updates, u, step, work.buckets, scratch)

@@ -67,7 +67,7 @@ def refine(part, parts, queries, query_squares, vectors, squares, bounds, candid
     numbers, sums = as_words(scratch, part * SCRATCH, np.int64), as_words(scratch, part * SCRATCH + WIDTH, np.float64)
     first, last = share(part, parts, work.rows)
     for row in range(first, last):
-        begin, end, found, is_proven = row * count, row * count, 0, work.is_all != 0
+        begin, end, found, is_proven = row * count, row * count, np.intp(0), work.is_all != 0
         factor, added = affine[2 * row], affine[2 * row + 1]
         stop = begin + count
         while stop > begin and candidates[stop - 1] < 0:

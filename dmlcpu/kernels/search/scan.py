@@ -125,7 +125,7 @@ def scan_block(start, end, origin, is_filtered, vectors, squares, queries, query
 
     vectors: from number `origin` on; squares: from `start` on; is_filtered: products decide which are scored.
     """
-    depth, row = work.best.depth, 0
+    depth, row = work.best.depth, np.intp(0)  # a literal 0 would compile helpers twice
     while row < work.rows:
         height = HEIGHT if row + HEIGHT <= work.rows else 1
         for number in range(start, end, WIDTH):

@@ -48,7 +48,7 @@ def sort_lines(lines, n):
 def network(part, parts, x, values, indices, works, scratch):
     """Sort a share of the sequences."""
     work = record_at(works, 0, WORK)
-    key_map, n = key_map_of(x, work.key_map), work.n
+    key_map, begin, n = key_map_of(x, work.key_map), np.intp(0), work.n
     space = space_of(part, x, work, scratch)
     lines = space.words[2 * n :]
     first, last = share(part, parts, work.rows)
@@ -64,9 +64,9 @@ def network(part, parts, x, values, indices, works, scratch):
             take_lane(lines, lane, n, space.words)
             windows = windows_of(keys, n)
             if not are_whole(windows):
-                settle(keys, windows, space.words, 0, 0, n, n, n, space.counts)
+                settle(keys, windows, space.words, begin, begin, n, n, n, space.counts)
             start = start_of(work, work.x, row + lane)
-            write_by_position(x, start, work, row + lane, space.words, 0, 0, n, values, indices)
+            write_by_position(x, start, work, row + lane, space.words, begin, begin, n, values, indices)
 
 
 @inlined

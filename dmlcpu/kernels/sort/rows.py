@@ -20,7 +20,7 @@ from dmlcpu.runtime.records import record_at
 def rows(part, parts, x, values, indices, works, scratch):
     """Sort a share of the sequences."""
     work = record_at(works, 0, WORK)
-    key_map, n, is_long = key_map_of(x, work.key_map), work.n, work.n > RANKED
+    key_map, begin, n, is_long = key_map_of(x, work.key_map), np.intp(0), work.n, work.n > RANKED
     space = space_of(part, x, work, scratch)
     keys, words, counts = space.keys, space.words, space.counts
     first, last = share(part, parts, work.rows)
@@ -28,28 +28,29 @@ def rows(part, parts, x, values, indices, works, scratch):
         start = start_of(work, work.x, row)
         load_keys(x, start, work.x.step, n, key_map, keys)
         if work.words == 0:
-            here = sort_words(keys, np.intp(0), np.intp(n), n, 0, width_of(x), counts)
-            write_keys(work, row, keys, here, 0, n, key_map, values)
+            here = sort_words(keys, begin, np.intp(n), n, 0, width_of(x), counts)
+            write_keys(work, row, keys, here, begin, n, key_map, values)
             restore(x, start, work, row, keys, here, key_map, values)
             continue
         here = order_of(keys, n, words, counts)
         if is_long and width_of(x) < 8:
-            write_by_window(x, start, work, row, words, here, 0, n, key_map, values, indices)
+            write_by_window(x, start, work, row, words, here, begin, n, key_map, values, indices)
         else:
-            write_by_position(x, start, work, row, words, here, 0, n, values, indices)
+            write_by_position(x, start, work, row, words, here, begin, n, values, indices)
 
 
 @device
 def order_of(keys, n, words, counts):
     """Write the words of keys[:n] in order; return where they start. If keys are few, words are only positions."""
+    begin = np.intp(0)  # a literal 0 would compile helpers again
     if n <= RANKED:
         sort_by_rank(keys, n, words, counts)
-        return np.intp(0)
+        return begin
     windows = windows_of(keys, n)
-    make_words(keys, 0, n, windows, words)
-    if is_in_order(keys, 0, n):
-        return np.intp(0)
-    here = sort_words(words, np.intp(0), np.intp(n), n, 32, digits_of_window(keys), counts)
+    make_words(keys, begin, n, windows, words)
+    if is_in_order(keys, begin, n):
+        return begin
+    here = sort_words(words, begin, np.intp(n), n, 32, digits_of_window(keys), counts)
     if not are_whole(windows):
-        settle(keys, windows, words, here, 0, n, n, n - here, counts)
+        settle(keys, windows, words, here, begin, n, n, n - here, counts)
     return here

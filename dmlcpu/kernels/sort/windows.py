@@ -52,7 +52,7 @@ def rest_of(keys, i, windows):
 def is_in_order(keys, first, last):
     """Return whether no key of keys[first:last] exceeds the one before it."""
     for i in range(first + 1, last):  # noqa: SIM110 (Numba has no all)
-        if keys[i] > keys[i - 1]:
+        if keys[np.uintp(i)] > keys[np.uintp(i - 1)]:
             return False
     return True
 
@@ -62,7 +62,8 @@ def extremes(keys, first, last):
     """Return the least and the greatest of keys[first:last]."""
     least = greatest = keys[first]
     for i in range(first, last):
-        least, greatest = min(least, keys[i]), max(greatest, keys[i])
+        key = keys[np.uintp(i)]
+        least, greatest = min(least, key), max(greatest, key)
     return np.uint64(least), np.uint64(greatest)
 
 
@@ -77,7 +78,7 @@ def windows_of(keys, n):
     """Return the windows of keys[:n]; short keys need none."""
     if width_of(keys) < 8:
         return Windows(np.uint64(0), 64 - WINDOW)
-    least, greatest = extremes(keys, 0, n)
+    least, greatest = extremes(keys, np.intp(0), n)
     return windows_between(least, greatest)
 
 
@@ -97,7 +98,7 @@ def leading_zeros(builder, bits: types.uint64) -> types.intp:
 def make_words(keys, first, last, windows, words):
     """Write the words of keys[first:last] to the same places of `words`."""
     for i in range(first, last):
-        words[i] = window_of(keys, i, windows) << np.uint64(32) | np.uint64(i)
+        words[np.uintp(i)] = window_of(keys, np.uintp(i), windows) << np.uint64(32) | np.uint64(i)
 
 
 @device

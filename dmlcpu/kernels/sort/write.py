@@ -15,15 +15,15 @@ def write_indices(work, row, words, here, first, last, indices):
     if work.index_words == 2 and step == 2:  # whole vectors
         wide = as_words(indices, i, np.uint64)
         for j in range(first, last):
-            wide[j] = words[here + j] & np.uint64(0xFFFFFFFF)
+            wide[np.uintp(j)] = words[np.uintp(here + j)] & np.uint64(0xFFFFFFFF)
     elif work.index_words == 1 and step == 1:
         narrow = indices[i:]
         for j in range(first, last):
-            narrow[j] = np.uint32(words[here + j] & np.uint64(0xFFFFFFFF))
+            narrow[np.uintp(j)] = np.uint32(words[np.uintp(here + j)] & np.uint64(0xFFFFFFFF))
     else:
         for j in range(first, last):
             low = np.uintp(i + j * step)
-            indices[low] = np.uint32(words[here + j] & np.uint64(0xFFFFFFFF))
+            indices[low] = np.uint32(words[np.uintp(here + j)] & np.uint64(0xFFFFFFFF))
             if work.index_words == 2:
                 indices[low + np.uintp(1)] = 0
 
@@ -36,7 +36,7 @@ def write_by_position(x, start, work, row, words, here, first, last, values, ind
     if work.has_values:
         v, v_step, x_step = start_of(work, work.values, row), work.values.step, work.x.step
         for j in range(first, last):
-            values[np.uintp(v + j * v_step)] = x[np.uintp(start + position_of(words[here + j]) * x_step)]
+            values[np.uintp(v + j * v_step)] = x[np.uintp(start + position_of(words[np.uintp(here + j)]) * x_step)]
 
 
 @device
@@ -48,7 +48,7 @@ def write_by_window(x, start, work, row, words, here, first, last, key_map, valu
         v, v_step, x_step = start_of(work, work.values, row), work.values.step, work.x.step
         zero = x.dtype.type(key_map.flip)
         for j in range(first, last):
-            word = words[here + j]
+            word = words[np.uintp(here + j)]
             key = x.dtype.type(word >> np.uint64(32))
             element = element_of(key, key_map)
             if key == zero or key == key_map.nan:
@@ -85,7 +85,7 @@ def write_keys(work, row, keys, here, first, last, key_map, values):
     """Write the elements of keys[here + j] to places [first, last) of sequence `row`."""
     v, v_step = start_of(work, work.values, row), work.values.step
     for j in range(first, last):
-        values[np.uintp(v + j * v_step)] = element_of(keys[here + j], key_map)
+        values[np.uintp(v + j * v_step)] = element_of(keys[np.uintp(here + j)], key_map)
 
 
 @device

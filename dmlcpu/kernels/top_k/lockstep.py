@@ -60,7 +60,7 @@ def load_block(x, starts, rows, work, key_map, elements):
     """Write the keys of `rows` sequences, one after the other."""
     n, step = work.n, work.x.step
     if work.is_packed:
-        load_keys(x, starts[0], 1, rows * n, key_map, elements)
+        load_keys(x, starts[0], np.int64(1), rows * n, key_map, elements)
         return
     for lane in range(rows):
         load_keys(x, starts[lane], step, n, key_map, elements[lane * n : (lane + 1) * n])

@@ -1,5 +1,7 @@
 """Partitioned top-k of few long sequences: each share selects in a part of a sequence, and the winners are merged."""
 
+import numpy as np
+
 from dmlcpu.kernels.top_k.groups import GROUP, Sequence, capacity
 from dmlcpu.kernels.top_k.keys import key_map_of
 from dmlcpu.kernels.top_k.tournament import group_maxima, select, supports as supports, workspace as workspace
@@ -49,7 +51,7 @@ def merge_row(row, parts, x, work, scratch):
     for part in range(first, first + each):
         workspace_of(part, parts, x, work, scratch).positions[k] = 0
     for j in range(k):
-        best, best_key = -1, x.dtype.type(0)
+        best, best_key = np.intp(-1), x.dtype.type(0)
         for part in range(first, first + each):
             winners = workspace_of(part, parts, x, work, scratch)
             taken = winners.positions[k]

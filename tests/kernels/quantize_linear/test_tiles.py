@@ -17,7 +17,7 @@ WORDS = np.arange(100, dtype=np.uint32) + 1000
 def test_gather(step, block, first, count):
     start = 60 if step < 0 else 3
     line = np.zeros(count + 1, np.uint32)
-    gather(WORDS, start, step, block, first, count, False, line)
+    gather(WORDS, start, step, block, first, count, INTEGER, line)
     assert line.tolist() == [*WORDS[[start + i // block * step for i in range(first, first + count)]], 0]
 
 
@@ -27,7 +27,7 @@ def test_gather_of_two_elements_a_byte(step, block):
     data = (np.arange(40) * 37 % 256).astype(np.uint8)
     bits = np.stack([data & 15, data >> 4], 1).reshape(-1)
     line = np.zeros(12, np.uint8)
-    gather(data, 41, step, block, 2, 12, True, line)
+    gather(data, 41, step, block, 2, 12, NIBBLE, line)
     assert line.tolist() == bits[[41 + i // block * step for i in range(2, 14)]].tolist()
 
 
