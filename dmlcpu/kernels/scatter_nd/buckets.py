@@ -96,6 +96,6 @@ def apply_bucket_slices(part, parts, x, updates, out, works, scratch):
                 found += 1
                 if found == BLOCK:
                     apply_slices(found, before, updates, target, work, block)
-                    found = 0
+                    found = np.intp(0)
         apply_slices(found, before, updates, target, work, block)
         move(short, near, owned)

@@ -56,7 +56,7 @@ def merge_row(row, parts, x, work, scratch):
             winners = workspace_of(part, parts, x, work, scratch)
             taken = winners.positions[k]
             if taken < k and (best < 0 or winners.keys[taken] > best_key):
-                best, best_key = part, winners.keys[taken]
+                best, best_key = np.intp(part), winners.keys[taken]
         positions = workspace_of(best, parts, x, work, scratch).positions
         begin, _ = share(best - first, each, work.n)
         order[j] = begin + positions[positions[k]]

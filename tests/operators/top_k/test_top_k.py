@@ -284,6 +284,11 @@ def test_a_plan_says_how_the_sequences_lie(x, axis, rows, columns, is_packed):
     assert work["index_words"] == 2
 
 
+def said(caplog):
+    """Return the plan's message; the compilation of a kernel may follow it."""
+    return next(message for message in caplog.messages if message.startswith("top_k: "))
+
+
 @pytest.mark.parametrize(
     ("x", "k", "axis", "threads", "reason"),
     [
@@ -301,7 +306,7 @@ def test_a_plan_says_why_it_took_the_kernel(caplog, x, k, axis, threads, reason)
     plan.cache_clear()
     with caplog.at_level("DEBUG", "dmlcpu"), use_budget(threads, grain=1):
         dmlcpu.top_k(x, k, axis=axis)
-    assert re.fullmatch(rf"top_k: \(.*\), k {k} along axis {axis}: {reason}, \d+ parts", caplog.messages[-1])
+    assert re.fullmatch(rf"top_k: \(.*\), k {k} along axis {axis}: {reason}, \d+ parts", said(caplog))
 
 
 def test_a_kernel_that_was_asked_for(caplog):
@@ -309,7 +314,7 @@ def test_a_kernel_that_was_asked_for(caplog):
     plan.cache_clear()
     with caplog.at_level("DEBUG", "dmlcpu"), use_budget(1, kernel="select_sort"):
         dmlcpu.top_k(np.zeros((40, 99)), 3)
-    assert "select_sort (requested)" in caplog.messages[-1]
+    assert "select_sort (requested)" in said(caplog)
 
 
 @st.composite
