@@ -26,8 +26,11 @@ def pytest_collection():
 
 
 def pytest_collection_modifyitems(items):
-    """Run what is slow first, so that no worker is left with it at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Run what is slow first, so that no worker is left with it at the end.
+
+    Warm-up comes before all: several processes of later tests would compile the same kernels at the same time.
+    """
+    items.sort(key=lambda item: (item.get_closest_marker("slow") is None, "test_warmup" not in item.nodeid))
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)

@@ -52,7 +52,7 @@ def by_runtime(model, feeds):
     return session.run(None, feeds)
 
 
-# These kernels take no pooling, and ONNX computes what the tests of it want for 10 s.
+# No kernel here pools, and ONNX takes 10 s to compute the expected results.
 LEFT_OUT = [f"onnx.backend.test.case.node.{name}" for name in ("averagepool", "lppool", "maxpool")]
 
 

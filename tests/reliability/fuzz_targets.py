@@ -244,7 +244,7 @@ def read_zarr() -> None:
 
 
 def saved_once(folder: str, save: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that makes a folder anew, of the files that were saved at first."""
+    """Return a function that restores a folder; its first call saves the folder."""
     files: dict[Path, bytes] = {}
 
     def make() -> None:

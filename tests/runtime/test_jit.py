@@ -33,6 +33,17 @@ def test_kernels_count_no_references(monkeypatch, tmp_path):
     assert ["NRT_" in text for text in fresh.share.inspect_llvm().values()] == [False]
 
 
+def test_kernels_are_compiled_without_the_passes_that_find_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    fresh = kernel(bump_all.function)
+    fresh(1, np.zeros(3))
+    (compiled,) = fresh.share.overloads.values()
+    ran = {name.partition("_")[2] for name in compiled.metadata["pipeline_times"]["nopython"]}
+    assert "native_lowering" in ran
+    unused = {getattr(numba.core.compiler, name).name() for name in jit._UNUSED_PASSES}  # Numba has them all
+    assert not unused & ran
+
+
 def quotient(a, b):
     return a / b
 

@@ -46,7 +46,7 @@ def quantize(part, parts, x, scale, zero, y, works, scratch):
 def convert_tile(x, start, begin, count, tensor, space):
     """Write `count` elements of a run, from `begin` on, to space.x as float32."""
     is_plain = tensor.step == 1 and tensor.kind != NIBBLE
-    if not is_plain:  # a literal 1 makes a `gather` of its own, which takes 0.85 of the time for strided bytes (Xeon)
+    if not is_plain:  # the literal 1 compiles a separate `gather`: 0.85 of the time for strided bytes (Xeon)
         gather(x, start, tensor.step, 1, begin, count, tensor.kind, as_words(space.words, 0, x))
     line = either(is_plain, x, start + begin, as_words(space.words, 0, x))
     convert(line, count, tensor.kind, tensor.mask, tensor.flip, space.x)
