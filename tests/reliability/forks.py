@@ -27,7 +27,7 @@ from dmlcpu.runtime.threads import use_budget
 CALLERS, FORKERS, TASKS = 4, 1, 2
 METHODS = multiprocessing.get_all_start_methods()
 MOST_SECONDS = 60  # then a process is taken to hang, and is ended
-PAUSE = 0.05  # between two calls of a thread: processes start beside it
+PAUSE = 0.05  # seconds between two calls of a thread, in which processes start
 _RNG = np.random.default_rng(5)
 CALLS = [module.parallel_call(_RNG) for module in modules_of_calls().values()]
 EXPECTED = [call.expected() for call in CALLS]

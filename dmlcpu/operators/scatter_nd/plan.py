@@ -51,7 +51,8 @@ _NUMBERED = (ROWS, SLICES)  # buckets have the numbers of these updates, not the
 _PARTITIONED_UPDATES = 1 << 16  # at least
 _PARTITIONED_CACHES = 12  # the output would fill at least this many second caches
 # Fewer are selected by several threads, from this many updates on, if the output is larger than the second cache and
-# the processor has the instruction. Time of two threads by that of one on Zen 4: 1,000,000 into 4 MB 0.8, 100,000 1.0.
+# the processor has the instruction. Into 4 MB, two threads take 0.8 of one thread's time for 1,000,000 updates, and the
+# same time for 100,000 (Zen 4).
 _SELECTED_UPDATES = 1 << 17
 # Outputs of up to this many bytes are written speculatively, which takes less time than reading all indices twice (Xeon
 # with VNNI). Up to the second limit this is true if the output has an index for each byte: validating an index takes as
