@@ -71,7 +71,7 @@ def pack_lines(builder, b, count, sign_flip, words, first, sums, column):
         lines = []
         for j in range(STEP):
             here = builder.add(places[j], place)
-            emit_prefetch(builder, builder.gep(b.array.at(here), [ahead]))
+            emit_prefetch(builder, builder.gep(b.array.at(here), [ahead]), 2)
             line = b.array.load(here, 4 * STEP)
             lines.append(builder.bitcast(builder.xor(line, flips), row))
         at = builder.add(first, builder.mul(loop.index, number(STEP * NR)))
