@@ -11,14 +11,16 @@ import numpy as np
 from dmlcpu.kernels.search.best import BEST, SCRATCH, WIDTH, push, rank_of, sort, sums_of
 from dmlcpu.kernels.search.constants import DISTANCE, SUBNORMAL_ERROR, SUM_ERROR
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.intrinsics import as_words, prefetch
+from dmlcpu.runtime.intrinsics import as_words, line_of, prefetch_to_second
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record, record_at
 
 REFINE = record(rows=np.int64, count=np.int64, is_all=np.int64, best=BEST)
 FACTS = 2  # of a query
-_AHEAD, _LINES = 8, 4  # candidates whose vectors are prefetched, and cache lines of each
+# Candidates whose vectors are prefetched, and numbers of each. 1,024 queries with 280 candidates of 384 float32: 24 ms;
+# with 64 numbers 29, with 64 into the first cache 34 (Zen 4).
+_AHEAD, _NUMBERS = 8, 512
 
 
 @device
@@ -31,8 +33,8 @@ def bound_of(bound, factor, added, metric):
 @device
 def prefetch_vector(vectors, first, depth):
     """Prefetch the beginning of a vector."""
-    for line in range(_LINES):
-        prefetch(vectors, first + min(line * 16, depth - 1))
+    for place in range(0, min(depth, _NUMBERS), line_of(vectors)):
+        prefetch_to_second(vectors, first + place)
 
 
 @device
