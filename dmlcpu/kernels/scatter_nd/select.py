@@ -1,4 +1,4 @@
-"""The writing pass for single elements of an output larger than the second cache: shares own ranges, without branches.
+"""The writing pass for single elements of large outputs: shares own ranges, without branches.
 
 On one thread such updates wait for memory. Here every share reads all indices and selects its own updates in vectors:
 one instruction moves the selected lanes to the front, where a branch would be mispredicted for every other update.
@@ -10,9 +10,9 @@ import numpy as np
 from dmlcpu.kernels.scatter_nd.linearize import indices_of, linearize
 from dmlcpu.kernels.scatter_nd.offsets import LANES, select_places, select_range
 from dmlcpu.kernels.scatter_nd.owned import copy_owned, lines_of, owned_range
-from dmlcpu.kernels.scatter_nd.reduction import PLAIN, update_elements
+from dmlcpu.kernels.scatter_nd.places import Bounds, update_places
 from dmlcpu.kernels.scatter_nd.work import BLOCK, PLACES, WORK, block_of
-from dmlcpu.runtime.intrinsics import as_words, prefetch
+from dmlcpu.runtime.intrinsics import Strided, as_words, prefetch
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
@@ -29,12 +29,13 @@ def apply_selected(part, parts, x, indices, updates, out, works, scratch):
     owned = owned_range(part, parts, x.size > 0, indices, work, lines_of(out), block.own)
     if x.size > 0:
         copy_owned(x, out, min(owned.first, x.size), min(owned.last, x.size))
+    bounds = Bounds(np.int64(out.size), np.int64(out.size), np.int64(0))
     count, values = work.tuples.count, as_words(block.numbers, 0, updates)
     for begin in range(0, count, BLOCK):
         found = select_own(begin, min(begin + BLOCK, count), owned, indices, updates, work, block, values)
         for j in range(found):  # all are prefetched before the first is needed
             prefetch(out, block.own[j])
-        update_elements(block.own, 1, values, 1, found, out, work.reduction, PLAIN)
+        update_places(Strided(block.own, 0, 1, found), bounds, Strided(values, 0, 1, found), 0, out, work.reduction)
 
 
 @device

@@ -50,10 +50,10 @@ _NUMBERED = (ROWS, SLICES)  # buckets have the numbers of these updates, not the
 # 500,000 2.2 and 4.0, 2,000,000 6.4 and 13; 1,100,000 into 8 MB 3.3 and 2.8.
 _PARTITIONED_UPDATES = 1 << 16  # at least
 _PARTITIONED_CACHES = 12  # the output would fill at least this many second caches
-# Fewer are selected by several threads, from this many updates on, if the output is larger than the second cache and
-# the processor has the instruction. Into 4 MB, two threads take 0.8 of one thread's time for 1,000,000 updates, and the
-# same time for 100,000 (Zen 4).
-_SELECTED_UPDATES = 1 << 17
+# Fewer are selected by several threads, from this many updates on, if the output fills more than this many second
+# caches and the processor has the instruction. Two threads take 0.6 to 1.0 of one thread's time for 1,000,000 updates
+# into 8 MB, evenly distributed or by Zipf's law, but 0.7 to 1.2 into 4 MB, and up to 1.4 into 2 MB (Zen 4).
+_SELECTED_UPDATES, _SELECTED_CACHES = 1 << 18, 4
 # Outputs of up to this many bytes are written speculatively, which takes less time than reading all indices twice (Xeon
 # with VNNI). Up to the second limit this is true if the output has an index for each byte: validating an index takes as
 # long as copying two bytes there and back.
@@ -323,7 +323,7 @@ def _selects(tensors: Tensors, layout: Fields, budget: Budget) -> bool:
     """Return whether shares select their own single elements, unless these are partitioned."""
     if budget.kernel:
         return bool(budget.kernel == "apply_selected" and layout["is_serial"])
-    is_far = tensors.span * tensors.width > max(second_level_cache(), _MOST_SPECULATIVE_BYTES)
+    is_far = tensors.span * tensors.width > _SELECTED_CACHES * second_level_cache()
     if not (is_far and layout["is_serial"] and tensors.count >= _SELECTED_UPDATES and budget.threads > 1):
         return False
     return any(row.name == "apply_selected" for row in registry.available("scatter_nd", "apply"))

@@ -191,18 +191,18 @@ def test_a_plan_says_why_it_took_the_kernel(caplog, shape, kernel, reason):
 @pytest.mark.parametrize(
     ("elements", "count", "reduction", "dtype", "threads", "kernel"),
     [
-        (600_000, 200_000, "add", "f4", 2, "apply_selected"),
-        (600_000, 200_000, "none", "f2", 2, "apply_selected"),
-        (600_000, 200_000, "add", "f4", 1, "apply"),
-        (600_000, 100_000, "add", "f4", 2, "apply"),
-        (500_000, 200_000, "add", "f4", 2, "apply"),  # fits the second cache
-        (600_000, 200_000, "add", "f2", 2, "apply"),
+        (600_000, 300_000, "add", "f4", 2, "apply_selected"),
+        (600_000, 300_000, "none", "f2", 2, "apply_selected"),
+        (600_000, 300_000, "add", "f4", 1, "apply"),
+        (600_000, 200_000, "add", "f4", 2, "apply"),
+        (500_000, 300_000, "add", "f4", 2, "apply"),  # fits four second caches
+        (600_000, 300_000, "add", "f2", 2, "apply"),
     ],
 )
-def test_shares_select_their_elements_beyond_the_second_cache(
+def test_shares_select_their_elements_beyond_four_second_caches(
     monkeypatch, elements, count, reduction, dtype, threads, kernel
 ):
-    monkeypatch.setattr(scatter_plan, "second_level_cache", lambda: 2_000_000 if dtype == "f4" else 1_000_000)
+    monkeypatch.setattr(scatter_plan, "second_level_cache", lambda: 500_000 if dtype == "f4" else 250_000)
     plan.cache_clear()
     x, updates = np.zeros(elements, dtype), np.zeros(count, dtype)
     found = chosen(x, tuples(count, 1), updates, reduction=reduction, threads=threads)
