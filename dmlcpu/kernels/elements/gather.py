@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dmlcpu.kernels.elements.tiles import find_offsets, tile_of
+from dmlcpu.kernels.elements.tiles import find_offsets, prefetch_row, tile_of
 from dmlcpu.kernels.elements.work import WORK, block_of
 from dmlcpu.kernels.scatter_nd.places import Table, bounds_within, fetch_lines
 from dmlcpu.kernels.walk import offset, share
@@ -41,6 +41,7 @@ def gather_tile(tile, x, indices, y, work, found):
     for row in range(tile.first_row, tile.last_row):
         line = Table(x, o + row * table.row, table.column, work.step)
         new, place, done = Strided(y, v + row * values.row, values.column, width), i + row * lines.row, 0
+        prefetch_row(indices, place, lines.row, lines.column, width)
         while done < width:
             if is_wide:
                 places = Strided(longs, place // 2, lines.column // 2, width)

@@ -14,7 +14,7 @@ block, then its updates.
 
 import numpy as np
 
-from dmlcpu.kernels.elements.tiles import find_offsets, tile_of
+from dmlcpu.kernels.elements.tiles import find_offsets, prefetch_row, tile_of
 from dmlcpu.kernels.elements.work import BLOCK, WORK, block_of
 from dmlcpu.kernels.scatter_nd.places import Table, bounds_within, update_lines
 from dmlcpu.kernels.scatter_nd.reduction import MULTIPLY_COMPLEX, PLAIN, multiply_complex, update_elements
@@ -57,6 +57,8 @@ def scatter_tile(tile, indices, updates, out, work, block):
         line = Table(out, o + row * o_row, o_step, scale)
         new, done = Strided(updates, u + row * u_row, u_step, width), 0
         place = i + row * i_row
+        prefetch_row(indices, place, i_row, i_step, width)
+        prefetch_row(updates, new.first, u_row, u_step, width)
         while done < width:
             left = min(width - done, BLOCK)
             if is_plain and is_wide:

@@ -6,7 +6,13 @@ from dmlcpu.kernels.scatter_nd.offsets import LANES, Indices, add_lines, load_in
 from dmlcpu.kernels.scatter_nd.owned import FALSE_SHARING
 from dmlcpu.kernels.scatter_nd.work import SKIPPED
 from dmlcpu.kernels.walk import offset
+from dmlcpu.runtime.intrinsics import line_of, prefetch_to_second
 from dmlcpu.runtime.jit import device
+
+# Rows of up to _SHORT words are prefetched _AHEAD rows before they are read, because processors do not read on where
+# streams alternate, or have gaps. To read 64 indices and 64 updates of each row took one thread 14.8 ms for 77 MB, and
+# 7.6 with prefetches; a half of each row 20 and 4.4 (Zen 4).
+_AHEAD, _SHORT = 16, 1024
 
 
 class Tile(NamedTuple):
@@ -37,6 +43,14 @@ def tile_of(first, last, table, work):
     if work.cuts_rows:
         return Tile(group, start, stop, 0, work.columns, end - begin)
     return Tile(group, 0, work.rows, start, stop, end - begin)
+
+
+@device
+def prefetch_row(x, first, row, step, count):
+    """Prefetch `count` elements, `step` words apart, of the row that is _AHEAD rows after x[first]."""
+    if 0 < step <= 2 and count * step <= _SHORT:  # indices of 64 bits have two words
+        for k in range(0, count * step, line_of(x)):
+            prefetch_to_second(x, first + _AHEAD * row + k)
 
 
 @device
