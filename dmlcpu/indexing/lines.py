@@ -81,6 +81,7 @@ def lay_out(
         WORK,
         size=table.shape[axis],
         step=t[axis],
+        is_near=table.nbytes <= _FAR,
         is_wide=indices.dtype.itemsize == 8,
         is_signed=indices.dtype.kind == "i",
         walk=walk_of([size for size, *_ in groups]),

@@ -41,7 +41,7 @@ def gather_tile(tile, x, indices, y, work, found):
     for row in range(tile.first_row, tile.last_row):
         line = Table(x, o + row * table.row, table.column, work.step)
         new, place, done = Strided(y, v + row * values.row, values.column, width), i + row * lines.row, 0
-        prefetch_row(indices, place, lines.row, lines.column, width)
+        prefetch_row(indices, place, lines.row, lines.column, width, work)
         while done < width:
             if is_wide:
                 places = Strided(longs, place // 2, lines.column // 2, width)

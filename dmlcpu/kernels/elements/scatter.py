@@ -57,8 +57,8 @@ def scatter_tile(tile, indices, updates, out, work, block):
         line = Table(out, o + row * o_row, o_step, scale)
         new, done = Strided(updates, u + row * u_row, u_step, width), 0
         place = i + row * i_row
-        prefetch_row(indices, place, i_row, i_step, width)
-        prefetch_row(updates, new.first, u_row, u_step, width)
+        prefetch_row(indices, place, i_row, i_step, width, work)
+        prefetch_row(updates, new.first, u_row, u_step, width, work)
         while done < width:
             left = min(width - done, BLOCK)
             if is_plain and is_wide:

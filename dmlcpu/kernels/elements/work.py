@@ -30,6 +30,7 @@ _TENSOR = record(
 WORK = record(
     size=np.int64,  # of the table along the axis
     step=np.int64,  # along the axis
+    is_near=np.int64,  # whether the table fits the caches
     is_wide=np.int64,  # whether indices have 64 bits
     is_signed=np.int64,
     clips=np.int64,  # whether indices out of range are clipped, else skipped
