@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dmlcpu.kernels.elements.tiles import find_offsets, prefetch_row, tile_of
+from dmlcpu.kernels.elements.tiles import find_offsets, prefetch_places, prefetch_row, tile_of
 from dmlcpu.kernels.elements.work import WORK, block_of
 from dmlcpu.kernels.scatter_nd.places import Table, bounds_within, fetch_lines
 from dmlcpu.kernels.walk import offset, share
@@ -42,6 +42,9 @@ def gather_tile(tile, x, indices, y, work, found):
         line = Table(x, o + row * table.row, table.column, work.step)
         new, place, done = Strided(y, v + row * values.row, values.column, width), i + row * lines.row, 0
         prefetch_row(indices, place, lines.row, lines.column, width, work)
+        if row + 1 < tile.last_row:
+            later = Table(x, line.first + table.row, table.column, work.step)
+            prefetch_places(later, indices, place + lines.row, lines.column, width, work)
         while done < width:
             if is_wide:
                 places = Strided(longs, place // 2, lines.column // 2, width)

@@ -14,7 +14,7 @@ block, then its updates.
 
 import numpy as np
 
-from dmlcpu.kernels.elements.tiles import find_offsets, prefetch_row, tile_of
+from dmlcpu.kernels.elements.tiles import find_offsets, prefetch_places, prefetch_row, tile_of
 from dmlcpu.kernels.elements.work import BLOCK, WORK, block_of
 from dmlcpu.kernels.scatter_nd.places import Table, bounds_within, update_lines
 from dmlcpu.kernels.scatter_nd.reduction import MULTIPLY_COMPLEX, PLAIN, multiply_complex, update_elements
@@ -59,6 +59,8 @@ def scatter_tile(tile, indices, updates, out, work, block):
         place = i + row * i_row
         prefetch_row(indices, place, i_row, i_step, width, work)
         prefetch_row(updates, new.first, u_row, u_step, width, work)
+        if row + 1 < tile.last_row:
+            prefetch_places(Table(out, line.first + o_row, o_step, scale), indices, place + i_row, i_step, width, work)
         while done < width:
             left = min(width - done, BLOCK)
             if is_plain and is_wide:
