@@ -116,6 +116,8 @@ def plan(call: Call, budget: Budget) -> Prepared:
     accumulators = _accumulators(tensors, layout, element, budget) if is_speculative else 1
     cut = _cut(tensors, layout, copied, budget, can_gain=accumulators == 1 and tensors.span > 0)
     partitions, reason = _choose(tensors, layout, cut, budget)
+    if partitions and cut.selects:  # updates that no partition spreads are left to one thread
+        cut = cut._replace(selects=False, owners=1)
     apply = "apply_selected" if cut.selects else "apply"
     kernel = "apply_buckets" if partitions else apply
     layout["is_serial"] &= not cut.selects
@@ -230,7 +232,7 @@ def _partition(
     asked: the mode, how x is copied, and how the work is cut.
     """
     mode, copied, cut = asked
-    is_serial, is_numbered = layout["is_serial"] or cut.selects, layout["slices"]["kind"] in _NUMBERED
+    is_serial, is_numbered = layout["is_serial"], layout["slices"]["kind"] in _NUMBERED
     # If one thread would take less time than a balanced partition, ranges only need a length that suits the caches.
     balances = is_numbered or cut.gains or (budget.kernel is not None and cut.parts > 2)
     copies = copied == BY_KERNEL and (tensors.is_in_order or not is_numbered)
