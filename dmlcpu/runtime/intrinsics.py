@@ -213,6 +213,12 @@ def prefetch_to_second(builder, array, index):
 
 
 @emitted
+def prefetch_element(builder, array, index):
+    """Prefetch the cache line where array[index] begins into the second cache; beyond the array it does no harm."""
+    emit_prefetch(builder, array.at(index), level=2)
+
+
+@emitted
 def prefetch_rows(builder, rows):
     """Prefetch as `prefetch` does, from each place of a `Strided`."""
     with short_loop(builder, rows.count) as row:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from dmlcpu.kernels.elements.tiles import find_offsets, prefetch_places, prefetch_row, tile_of
-from dmlcpu.kernels.elements.work import WORK, block_of
+from dmlcpu.kernels.elements.tiles import find_offsets, prefetch_tile, rows_at_once, rows_of, tile_of
+from dmlcpu.kernels.elements.work import NOTHING, WORK, block_of
 from dmlcpu.kernels.scatter_nd.places import Table, bounds_within, fetch_lines
 from dmlcpu.kernels.walk import offset, share
 from dmlcpu.runtime.intrinsics import Strided, as_words
@@ -23,7 +23,11 @@ def gather_lines(part, parts, x, indices, y, works, scratch):
     first, last = share(part, parts, work.groups * work.units)
     while first < last:
         tile = tile_of(first, last, x, work)
-        bad |= gather_tile(tile, x, indices, y, work, found)
+        count = rows_at_once(tile, work)
+        for top in range(tile.first_row, tile.last_row, count):
+            if work.prefetched != NOTHING:
+                prefetch_tile(rows_of(tile, top + count, count), x, indices, y, work)
+            bad |= gather_tile(rows_of(tile, top, count), x, indices, y, work, found)
         first += tile.units
     scratch[part] = bad
 
@@ -41,10 +45,6 @@ def gather_tile(tile, x, indices, y, work, found):
     for row in range(tile.first_row, tile.last_row):
         line = Table(x, o + row * table.row, table.column, work.step)
         new, place, done = Strided(y, v + row * values.row, values.column, width), i + row * lines.row, 0
-        prefetch_row(indices, place, lines.row, lines.column, width, work)
-        if row + 1 < tile.last_row:
-            later = Table(x, line.first + table.row, table.column, work.step)
-            prefetch_places(later, indices, place + lines.row, lines.column, width, work)
         while done < width:
             if is_wide:
                 places = Strided(longs, place // 2, lines.column // 2, width)

@@ -14,8 +14,8 @@ block, then its updates.
 
 import numpy as np
 
-from dmlcpu.kernels.elements.tiles import find_offsets, prefetch_places, prefetch_row, tile_of
-from dmlcpu.kernels.elements.work import BLOCK, WORK, block_of
+from dmlcpu.kernels.elements.tiles import find_offsets, prefetch_tile, rows_at_once, rows_of, tile_of
+from dmlcpu.kernels.elements.work import BLOCK, NOTHING, WORK, block_of
 from dmlcpu.kernels.scatter_nd.places import Table, bounds_within, update_lines
 from dmlcpu.kernels.scatter_nd.reduction import MULTIPLY_COMPLEX, PLAIN, multiply_complex, update_elements
 from dmlcpu.kernels.walk import offset, share
@@ -36,7 +36,11 @@ def scatter_lines(part, parts, indices, updates, out, works, scratch):
     first, last = share(part, parts, work.groups * work.units)
     while first < last:
         tile = tile_of(first, last, out, work)
-        bad |= scatter_tile(tile, indices, updates, out, work, block)
+        count = rows_at_once(tile, work)
+        for top in range(tile.first_row, tile.last_row, count):
+            if work.prefetched != NOTHING:
+                prefetch_tile(rows_of(tile, top + count, count), out, indices, updates, work)
+            bad |= scatter_tile(rows_of(tile, top, count), indices, updates, out, work, block)
         first += tile.units
     scratch[part] = bad
 
@@ -57,10 +61,6 @@ def scatter_tile(tile, indices, updates, out, work, block):
         line = Table(out, o + row * o_row, o_step, scale)
         new, done = Strided(updates, u + row * u_row, u_step, width), 0
         place = i + row * i_row
-        prefetch_row(indices, place, i_row, i_step, width, work)
-        prefetch_row(updates, new.first, u_row, u_step, width, work)
-        if row + 1 < tile.last_row:
-            prefetch_places(Table(out, line.first + o_row, o_step, scale), indices, place + i_row, i_step, width, work)
         while done < width:
             left = min(width - done, BLOCK)
             if is_plain and is_wide:

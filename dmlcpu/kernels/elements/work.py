@@ -18,6 +18,9 @@ from dmlcpu.runtime.records import cells_of, record, record_at
 
 BLOCK = 256  # elements that a share handles together
 PIECE = 4096  # indices that are validated together
+# What a share prefetches: nothing, the next rows of indices and values, or the table's elements that these indices
+# name.
+NOTHING, NEXT_ROWS, NEXT_ELEMENTS = range(3)
 
 # Where the elements of a tensor lie, in words; words of indices have 4 bytes.
 _TENSOR = record(
@@ -30,7 +33,7 @@ _TENSOR = record(
 WORK = record(
     size=np.int64,  # of the table along the axis
     step=np.int64,  # along the axis
-    is_near=np.int64,  # whether the table fits the caches
+    prefetched=np.int64,  # NOTHING, NEXT_ROWS or NEXT_ELEMENTS
     is_wide=np.int64,  # whether indices have 64 bits
     is_signed=np.int64,
     clips=np.int64,  # whether indices out of range are clipped, else skipped

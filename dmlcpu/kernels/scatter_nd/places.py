@@ -1,4 +1,4 @@
-"""Loops in LLVM's instructions that update single elements one after the other, on one thread.
+"""Loops in LLVM's instructions that update single elements one after the other: all of a call, or those of a share.
 
 For each update a loop only loads the index and the value, checks the index, and updates the element. So a processor has
 the loads of many updates under way at once. Two threads that each read all indices and apply their own updates were

@@ -50,10 +50,11 @@ _NUMBERED = (ROWS, SLICES)  # buckets have the numbers of these updates, not the
 # 500,000 2.2 and 4.0, 2,000,000 6.4 and 13; 1,100,000 into 8 MB 3.3 and 2.8.
 _PARTITIONED_UPDATES = 1 << 16  # at least
 _PARTITIONED_CACHES = 12  # the output would fill at least this many second caches
-# Fewer are selected by several threads, from this many updates on, if the output fills more than this many second
-# caches and the processor has the instruction. Two threads take 0.6 to 1.0 of one thread's time for 1,000,000 updates
-# into 8 MB, evenly distributed or by Zipf's law, but 0.7 to 1.2 into 4 MB, and up to 1.4 into 2 MB (Zen 4).
-_SELECTED_UPDATES, _SELECTED_CACHES = 1 << 18, 4
+# Fewer are selected by several threads, if the processor has the instruction. Two threads take 0.6 to 1.0 of one
+# thread's time for 1,000,000 updates into 8 MB, evenly distributed or by Zipf's law, but 0.7 to 1.2 into 4 MB, and up
+# to 1.4 into 2 MB; for 140,000 updates into 6 MB 0.7 to 1.5 (Zen 4).
+_SELECTED_UPDATES = 1 << 18  # at least
+_SELECTED_CACHES = 4  # the output would fill more than this many second caches
 # Outputs of up to this many bytes are written speculatively, which takes less time than reading all indices twice (Xeon
 # with VNNI). Up to the second limit this is true if the output has an index for each byte: validating an index takes as
 # long as copying two bytes there and back.

@@ -9,6 +9,7 @@ from samples import INDEX_TYPES, NUMERIC_TYPES, OTHER_TYPES, assert_same_bits, r
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
+from dmlcpu.indexing import lines
 from dmlcpu.runtime.threads import use_budget
 
 X = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
@@ -148,3 +149,22 @@ def test_many_dimensions():
 def test_the_axis_has_no_default():
     with pytest.raises(TypeError, match="axis"):
         dmlcpu.gather_elements(X, I)
+
+
+@pytest.mark.parametrize(
+    ("limit", "kind", "n"), [("_FAR", lines.NEXT_ELEMENTS, 47), ("_STREAMED", lines.NEXT_ROWS, 53)]
+)  # no other test has these sizes, so that none of their plans is kept
+def test_prefetches_leave_results_as_they_are(monkeypatch, limit, kind, n):
+    found, prefetched = [], lines._prefetched
+    monkeypatch.setattr(lines, limit, 0)
+    monkeypatch.setattr(lines, "_prefetched", lambda *arguments: found.append(prefetched(*arguments)) or found[-1])
+    rng = np.random.default_rng(n)
+    for shape, axis in (((n, 40), 0), ((n, 3), 1)):
+        x = rng.standard_normal((29, 40) if axis == 0 else (n, 41))
+        indices = rng.integers(-x.shape[axis], x.shape[axis], shape)
+        for threads in (1, 2):
+            with use_budget(threads, grain=1):
+                assert_same_bits(
+                    [dmlcpu.gather_elements(x, indices, axis=axis)], [reference.gather_elements(x, indices, axis=axis)]
+                )
+    assert kind in found

@@ -289,3 +289,7 @@ def test_cut_keeps_threads_busy(batches, tiles, panels, threads, packs):
     assert share <= batches * tiles * panels  # never slower than one thread
     if batches * min(tiles, 64) * min(panels, 64) >= 8 * threads:
         assert batches * rows * columns >= threads / 2
+
+
+def test_no_task_has_one_panel_while_another_has_two():
+    assert parts_of(1, 2, 128, 46, TileTimes(product=5825, panel=2731, tile=4096)) == (2, 128)  # not (2, 92)

@@ -10,6 +10,7 @@ from samples import INDEX_TYPES, NUMERIC_TYPES, assert_same_bits, strided, value
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
+from dmlcpu.indexing import lines
 from dmlcpu.operators import OPERATORS
 from dmlcpu.operators.scatter_elements import plan as scatter_plan
 from dmlcpu.runtime.threads import use_budget
@@ -314,3 +315,24 @@ def test_out_may_not_partly_overlap_x():
 
 def test_the_types_to_compile_for():
     assert OPERATORS["scatter_elements"].types == OPERATORS["scatter_nd"].types
+
+
+@pytest.mark.parametrize(
+    ("limit", "kind", "n"), [("_FAR", lines.NEXT_ELEMENTS, 47), ("_STREAMED", lines.NEXT_ROWS, 53)]
+)  # no other test has these sizes, so that none of their plans is kept
+def test_prefetches_leave_results_as_they_are(monkeypatch, limit, kind, n):
+    found, prefetched = [], lines._prefetched
+    monkeypatch.setattr(lines, limit, 0)
+    monkeypatch.setattr(lines, "_prefetched", lambda *arguments: found.append(prefetched(*arguments)) or found[-1])
+    rng = np.random.default_rng(n)
+    for shape, axis in (((n, 40), 0), ((n, 3), 1)):
+        x = rng.standard_normal((29, 40) if axis == 0 else (n, 41))
+        indices = rng.integers(-x.shape[axis], x.shape[axis], shape)
+        updates = rng.standard_normal(shape)
+        for threads in (1, 2):
+            with use_budget(threads, grain=1):
+                given, options = (x, indices, updates), {"axis": axis, "reduction": "add"}
+                assert_same_bits(
+                    [dmlcpu.scatter_elements(*given, **options)], [reference.scatter_elements(*given, **options)]
+                )
+    assert kind in found

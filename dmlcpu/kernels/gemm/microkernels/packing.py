@@ -16,10 +16,10 @@ from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, short_loop, splat
 STEP = 16  # words of a row of the left-hand side at a time
 
 # Prefetch distance in bytes of a row of b: rows are far apart, and processors do not foresee such jumps.
-# Measured on a Xeon with VNNI, 4096 x 4096, ms: none 4.0, 32 bytes 3.9, 64 bytes 2.8, 128 bytes 3.3. With AVX2 on a
-# busy Zen 4: none 8.8, 32 bytes 7.0, 64 bytes 5.0, 128 bytes 4.6. Into the second cache, because few lines can be under
-# way to the first of a Zen 4: 32 x 2048 x 11008 takes 4.7 ms so, else 6.9 (one thread), and 8 rows by 100,000 columns
-# of 384 contiguous bytes 1.9 ms, else 2.7 (two threads).
+# Measured with prefetches into the first cache, 4096 x 4096, ms: on a Xeon with VNNI, none 4.0, 32 bytes 3.9, 64 bytes
+# 2.8, 128 bytes 3.3; with AVX2 on a busy Zen 4, none 8.8, 32 bytes 7.0, 64 bytes 5.0, 128 bytes 4.6.
+# They go into the second cache, because a Zen 4 loads only few lines into the first at a time: packing and multiplying
+# 32 x 2048 x 11008 takes one thread 4.7 ms, with prefetches into the first cache 6.9.
 PREFETCH = 64
 
 
@@ -67,7 +67,9 @@ def pack_lines(builder, b, count, sign_flip, words, first, sums, column):
     flips = splat(builder, builder.trunc(sign_flip, BYTE), 4 * STEP)
     totals = cgutils.alloca_once_value(builder, constant(row, 0))
     places = [b.place(builder, number(j)) for j in range(STEP)]
-    ahead = builder.mul(b.step, number(NR))  # the next panel
+    # The next panel, into the second cache. 8 rows by 100,000 columns of 384 bytes take 1.9 ms, with prefetches into
+    # the first cache 2.7 (Zen 4).
+    ahead = builder.mul(b.step, number(NR))
     with cgutils.for_range(builder, count, intp=number) as loop:
         place = builder.mul(loop.index, number(4 * STEP))
         lines = []

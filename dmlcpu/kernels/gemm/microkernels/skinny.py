@@ -39,7 +39,8 @@ def make_add_products(microkernel: Microkernel) -> Any:
         flips = splat(builder, builder.trunc(sign_flip, BYTE), microkernel.unit.width)
         b_rows = _rows_of_b(builder, b, number(0), DEPTH)
         words = a.at(first)
-        # The next rows, up to 128 KiB ahead, into the second cache; into the first took 1.1 times as long (Zen 4).
+        # The next rows, into the second cache, because up to 128 KiB of others are read before. Prefetches into the
+        # first took 1.1 times as long (Zen 4).
         prefetch = builder.mul(number(DEPTH), b.step)
         with cgutils.for_range(builder, blocks, intp=number) as loop:
             column = builder.mul(loop.index, number(BLOCK))
