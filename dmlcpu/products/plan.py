@@ -376,9 +376,8 @@ def parts_of(
         counts.append(min(2 * counts[-1], threads))
     best = min(filter(fits, itertools.product(counts, counts)), key=time)
     while threads > 1 and batches * best[0] * best[1] < _TASKS * threads:
-        columns = 2 * best[1]
-        if columns < panels < 2 * columns:  # else some tasks would have one panel, and others two
-            columns = panels
+        # Single panels, if otherwise some tasks would have one panel and others two.
+        columns = panels if 2 * best[1] < panels < 4 * best[1] else 2 * best[1]
         finer = [parts for parts in ((2 * best[0], best[1]), (best[0], columns)) if fits(parts)]
         if not finer:
             break
