@@ -22,7 +22,8 @@ LEAST_BYTES = 32 << 20
 MOST_BYTES = 1 << 30
 _ENOUGH = 0.8  # of a kept block must be wanted
 _FREE: int | None = getattr(mmap, "MADV_FREE", None)  # Linux and BSD, macOS among them, have it
-_kept: deque[mmap.mmap] = deque(maxlen=1)  # one is enough for a loop; append and pop are safe at any moment
+# A call returns up to two large results. Append and pop are safe at any moment.
+_kept: deque[mmap.mmap] = deque(maxlen=2)
 
 
 def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -54,14 +55,15 @@ def keeps() -> bool:
 
 
 def _memory(nbytes: int) -> mmap.mmap:
-    """Return the kept block if its size suits, else a new one; a kept block that does not suit is freed."""
-    try:
-        block = _kept.pop()
-    except IndexError:
-        pass
-    else:
+    """Return a kept block if its size suits, else a new one."""
+    for _ in range(len(_kept)):
+        try:
+            block = _kept.pop()
+        except IndexError:  # another thread has taken it
+            break
         if _ENOUGH * len(block) <= nbytes <= len(block):
             return block
+        _kept.appendleft(block)
     block = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         _advise(block, mmap.MADV_HUGEPAGE)

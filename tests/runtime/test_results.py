@@ -95,12 +95,27 @@ def test_memory_is_not_used_again_while_any_view_is_left(kept):
 
 @keeps
 @pytest.mark.parametrize("length", [2 * LARGE[0], 9 * LARGE[0] // 2])
-def test_a_kept_block_that_does_not_suit_goes_back_to_the_system(kept, length):
+def test_a_kept_block_that_does_not_suit_stays_until_two_others_are_kept(kept, length):
     empty_result((3 * LARGE[0],), WORD)
     (block,) = kept
-    result = empty_result((length,), WORD)
-    assert not kept
+    result, other = empty_result((length,), WORD), empty_result((length,), WORD)
+    assert list(kept) == [block]
     assert result.base.base.block is not block
+    del result
+    assert block in kept
+    del other
+    assert block not in kept
+    assert len(kept) == 2
+
+
+@keeps
+def test_two_results_of_different_sizes_use_their_memory_again(kept):
+    made = [empty_result(LARGE, WORD), empty_result((2 * LARGE[0],), WORD)]
+    made.clear()
+    blocks = list(kept)
+    made = [empty_result(LARGE, WORD), empty_result((2 * LARGE[0],), WORD)]
+    assert not kept
+    assert {id(each.base.base.block) for each in made} == set(map(id, blocks))
 
 
 @pytest.mark.parametrize("nbytes", [LEAST_BYTES - 1, MOST_BYTES + 1])

@@ -8,7 +8,7 @@ from dmlcpu.kernels.sort.write import write_by_position
 from dmlcpu.kernels.top_k.keys import key_map_of, load_keys
 from dmlcpu.kernels.top_k.work import start_of
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.intrinsics import emit_barrier, emitted
+from dmlcpu.runtime.intrinsics import emit_barrier, emitted, width_of
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
@@ -44,6 +44,15 @@ def sort_lines(lines, n):
         width, shift = 2 * width, shift + 1
 
 
+@device
+def has_equal_windows(lines, n):
+    """Return whether two adjacent words of any lane have the same window. All lanes at once: `settle` reads one."""
+    least = np.uint64(1)
+    for i in range((n - 1) * LANES):
+        least = min(least, (lines[i] ^ lines[i + LANES]) >> np.uint64(32))
+    return least == 0
+
+
 @kernel
 def network(part, parts, x, values, indices, works, scratch):
     """Sort a share of the sequences."""
@@ -59,12 +68,14 @@ def network(part, parts, x, values, indices, works, scratch):
             load_keys(x, start_of(work, work.x, row + lane), work.x.step, n, key_map, keys)
             fill_lane(keys, n, windows_of(keys, n), lines, lane)
         sort_lines(lines, n)
+        may_be_unsettled = width_of(x) == 8 and has_equal_windows(lines, n)
         for lane in range(width):
             keys = space.keys[lane * n : (lane + 1) * n]
             take_lane(lines, lane, n, space.words)
-            windows = windows_of(keys, n)
-            if not are_whole(windows):
-                settle(keys, windows, space.words, begin, begin, n, n, n, space.counts)
+            if may_be_unsettled:
+                windows = windows_of(keys, n)
+                if not are_whole(windows):
+                    settle(keys, windows, space.words, begin, begin, n, n, n, space.counts)
             start = start_of(work, work.x, row + lane)
             write_by_position(x, start, work, row + lane, space.words, begin, begin, n, values, indices)
 
