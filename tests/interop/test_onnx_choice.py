@@ -60,7 +60,7 @@ def best(columns, shape=(64,)):
 
 
 GAINS = {
-    "int8 by int8": product(np.int8, np.int8, k=768, n=768),
+    "int8 by int8": product(np.int8, np.int8, k=1024, n=1024),
     "TopK of long rows": best(50_000),
     "ScatterElements": scattered("ScatterElements", (10_000, 8)),
 }
