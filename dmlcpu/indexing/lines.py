@@ -61,12 +61,14 @@ def lay_out(
     *,
     keeps_lines: bool,
     keeps_together: bool = False,
+    prefetches_rows: bool = True,
     **fields: Any,
 ) -> Layout:
     """Return how kernels traverse three tensors.
 
     width: bytes of a word of table and values; keeps_lines: a share has whole lines, in order; keeps_together: a row
-    has the words of an element; fields: the other fields of the work record.
+    has the words of an element; prefetches_rows: a kernel that prefetches the next rows is faster; fields: the other
+    fields of the work record.
     """
     t, i, v = word_strides(table.steps, width), word_strides(indices.steps, 4), word_strides(values.steps, width)
     element = table.dtype.itemsize // width
@@ -81,11 +83,12 @@ def lay_out(
     starts = first_word(table.shape, t), first_word(indices.shape, i), first_word(values.shape, v)
     checked, pieces = _checked(indices.shape, i)
     length = math.prod(indices.shape[axis + 1 :])
+    prefetched = _prefetched(table, indices, cut, abs(t[axis]) * width * table.shape[axis])
     work = record_of(
         WORK,
         size=table.shape[axis],
         step=t[axis],
-        prefetched=_prefetched(table, indices, cut, abs(t[axis]) * width * table.shape[axis]),
+        prefetched=prefetched if prefetches_rows or prefetched != NEXT_ROWS else NOTHING,
         is_wide=indices.dtype.itemsize == 8,
         is_signed=indices.dtype.kind == "i",
         walk=walk_of([size for size, *_ in groups]),

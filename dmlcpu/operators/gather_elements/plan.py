@@ -16,6 +16,7 @@ from dmlcpu.indexing.elements import check_elements, is_refused
 from dmlcpu.indexing.lines import Layout, index_form, lay_out, reported
 from dmlcpu.indexing.reductions import INDEX_WORD, element_type
 from dmlcpu.kernels import registry
+from dmlcpu.kernels.elements.vectors import vectors_pay
 from dmlcpu.kernels.elements.work import BLOCK_CELLS
 from dmlcpu.kernels.scatter_nd.reduction import OVERWRITE, PLAIN as NO_HALF
 from dmlcpu.reference import gather_elements as reference_gather_elements
@@ -110,6 +111,7 @@ def _plan(call: Call, results: tuple[Tensor, ...], budget: Budget) -> Plan:
         call.axis,
         word.itemsize,
         keeps_lines=False,
+        prefetches_rows=not vectors_pay(word.itemsize),
         clips=call.mode == "clip",
         reduction=OVERWRITE,
         half=NO_HALF,
