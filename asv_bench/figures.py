@@ -6,10 +6,12 @@ A block of a text between these two lines is made from the data (in Markdown, HT
     .. figures: end
 
 selections.py says what a name stands for. Each machine also has a page of all its cells, with charts. A ratio of times
-is either in such a block or in a paragraph that names the day of the measurement.
+is either in such a block or in a paragraph that names the day of the measurement. dated.json has the numbers of these
+paragraphs, so that a changed digit shows in the difference of a second file.
 """
 
 import difflib
+import json
 import re
 import statistics
 import sys
@@ -41,6 +43,7 @@ RATIO = re.compile(
     rf"|{PART}\s+(?:of(?:\s+[\w']+){{1,3}}\s+(?:time|speed)|longer|slower|faster)\b"
 )
 DAY = re.compile(r"\b20\d\d-\d\d-\d\d\b")
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 WIDTH = 130  # of a line of a sentence
 
 
@@ -51,7 +54,7 @@ class UnknownFiguresError(ValueError):
 def main(check=False):
     """Write all figures, or report those that differ from the data; return the exit code."""
     data = cells.load()
-    wanted = {**texts(data), **machine_page.pages(data)}
+    wanted = {**texts(data), **machine_page.pages(data), **dated()}
     stale = {path: text for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text}
     old_charts = [chart for chart in charts.of(data) if not chart.is_drawn()]
     if check:
@@ -83,12 +86,28 @@ def difference(path, text):
 
 def loose():
     """Yield path, line and words of each ratio that has neither data nor the day of its measurement."""
+    for path, text, paragraph in paragraphs():
+        for match in RATIO.finditer(paragraph[0]) if not DAY.search(paragraph[0]) else ():
+            place = paragraph.start() + match.start()
+            yield path, text.count("\n", 0, place) + 1, text[max(0, place - 20) : place + 20].replace("\n", " ")
+
+
+def dated():
+    """Return the file of the numbers in paragraphs that have ratios and a day, and its text."""
+    numbers = {}
+    for path, _, paragraph in paragraphs():
+        if RATIO.search(paragraph[0]) and DAY.search(paragraph[0]):
+            page = path.relative_to(ROOT).as_posix()
+            numbers.setdefault(page, []).append(" ".join(NUMBER.findall(paragraph[0])))
+    return {ROOT / "asv_bench" / "dated.json": json.dumps(numbers, indent=1) + "\n"}
+
+
+def paragraphs():
+    """Yield the path, the text without blocks, and each paragraph of the pages that people write."""
     for path in pages():
         text = BLOCKS[path.suffix].sub(lambda match: "\n" * match[0].count("\n"), path.read_text("utf-8"))
         for paragraph in PARAGRAPH.finditer(text):
-            for match in RATIO.finditer(paragraph[0]) if not DAY.search(paragraph[0]) else ():
-                place = paragraph.start() + match.start()
-                yield path, text.count("\n", 0, place) + 1, text[max(0, place - 20) : place + 20].replace("\n", " ")
+            yield path, text, paragraph
 
 
 def pages():
