@@ -79,9 +79,9 @@ def ratios(path, title, cells, labels=None):
         drawing.plain_ticks(axes.xaxis)
         drawing.name_rows(axes, list(places), [label for label, _ in rows])
         axes.set_xlim(min(0.5, 0.8 * min(min(found.values()) for _, found in rows)), None)
-        axes.set_xlabel(
-            "times as long as dmlcpu; the figure: the fastest of them (hatched: dmlcpu is slower)", loc="right"
-        )
+        is_slower = any(min(found.values()) < 1 for _, found in rows)
+        hatched = "; hatched bars: dmlcpu is slower" if is_slower else ""
+        axes.set_xlabel(f"times as long as dmlcpu; the number is that of the fastest{hatched}", loc="right")
         axes.grid(not drawing.is_narrow(axes), axis="x")  # it would cross the labels
         axes.set_axisbelow(True)
         legend(axes, mode, title, [peer for peer in PEERS if any(peer in found for _, found in rows)])

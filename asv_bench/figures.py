@@ -54,7 +54,7 @@ class UnknownFiguresError(ValueError):
 def main(check=False):
     """Write all figures, or report those that differ from the data; return the exit code."""
     data = cells.load()
-    wanted = {**texts(data), **machine_page.pages(data), **dated()}
+    wanted = {**texts(data), **machine_page.pages(data), **numbers_of_dated()}
     stale = {path: text for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text}
     old_charts = [chart for chart in charts.of(data) if not chart.is_drawn()]
     if check:
@@ -66,7 +66,7 @@ def main(check=False):
         for path, line, words in without_data:
             print(f"{path.relative_to(ROOT)}:{line}: '{words}' is neither in a block of figures nor has it a day")
         if stale or old_charts:
-            print("run: python asv_bench/compare.py --render")
+            print("run: python asv_bench/compare.py --render, if new numbers in dated.json are meant")
         return 1 if stale or old_charts or without_data else 0
     for path, text in stale.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def difference(path, text):
     """Return the lines of a file that differ from those made from the data."""
     before = path.read_text("utf-8").splitlines() if path.is_file() else []
     name = path.relative_to(ROOT).as_posix()
-    return "\n".join(difflib.unified_diff(before, text.splitlines(), name, f"{name}, from the data", lineterm="", n=0))
+    return "\n".join(difflib.unified_diff(before, text.splitlines(), name, f"{name}, as wanted", lineterm="", n=0))
 
 
 def loose():
@@ -92,11 +92,11 @@ def loose():
             yield path, text.count("\n", 0, place) + 1, text[max(0, place - 20) : place + 20].replace("\n", " ")
 
 
-def dated():
-    """Return the file of the numbers in paragraphs that have ratios and a day, and its text."""
+def numbers_of_dated():
+    """Return the file of the numbers in paragraphs that name a day, and its text."""
     numbers = {}
     for path, _, paragraph in paragraphs():
-        if RATIO.search(paragraph[0]) and DAY.search(paragraph[0]):
+        if DAY.search(paragraph[0]):
             page = path.relative_to(ROOT).as_posix()
             numbers.setdefault(page, []).append(" ".join(NUMBER.findall(paragraph[0])))
     return {ROOT / "asv_bench" / "dated.json": json.dumps(numbers, indent=1) + "\n"}

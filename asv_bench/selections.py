@@ -191,8 +191,8 @@ def _searches(vectors):
 
 SENTENCES = {
     "front-sentence": Sentence(
-        "``top_k`` is {onnxruntime} as fast as ONNX Runtime and {torch} as fast as PyTorch.",
-        {peer: Ratio([row for row in FRONT if "top_k" in row.label], (peer,)) for peer in ("onnxruntime", "torch")},
+        "``top_k`` is {numpy} as fast as NumPy, {onnxruntime} as fast as ONNX Runtime and {torch} as fast as PyTorch.",
+        {peer: Ratio([row for row in FRONT if "top_k" in row.label], (peer,)) for peer in _PEERS},
     ),
     "numpy-slower": Sentence(
         "NumPy takes {many} as long as ``add_at`` to add 1,000,000 single elements to an array of 1,000,000, and {few} "

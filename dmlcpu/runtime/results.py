@@ -28,7 +28,11 @@ _kept: deque[mmap.mmap] = deque(maxlen=2)
 
 def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return an uninitialised array."""
-    result = np.empty(shape, dtype)  # first, because most results are small; large ones take no memory until written
+    try:  # first, because most results are small; large ones take no memory until written
+        result = np.empty(shape, dtype)
+    except MemoryError:
+        _kept.clear()  # they count where memory is limited
+        result = np.empty(shape, dtype)
     nbytes = result.nbytes
     if nbytes < LEAST_BYTES or nbytes > MOST_BYTES or not keeps():
         return result
@@ -55,7 +59,7 @@ def keeps() -> bool:
 
 
 def _memory(nbytes: int) -> mmap.mmap:
-    """Return a kept block if its size suits, else a new one."""
+    """Return a kept block if its size suits, else a new one, for which large kept blocks are freed."""
     for _ in range(len(_kept)):
         try:
             block = _kept.pop()
@@ -63,7 +67,9 @@ def _memory(nbytes: int) -> mmap.mmap:
             break
         if _ENOUGH * len(block) <= nbytes <= len(block):
             return block
-        _kept.appendleft(block)
+        _kept.appendleft(block)  # after a whole turn the order is as before
+    if sum(map(len, _kept)) + nbytes > MOST_BYTES:
+        _kept.clear()
     block = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         _advise(block, mmap.MADV_HUGEPAGE)

@@ -118,6 +118,22 @@ def test_two_results_of_different_sizes_use_their_memory_again(kept):
     assert {id(each.base.base.block) for each in made} == set(map(id, blocks))
 
 
+@keeps
+def test_kept_memory_is_freed_before_a_result_that_needs_it(kept):
+    code = """
+    import resource
+    import numpy as np
+    from dmlcpu.runtime.results import empty_result
+    with open("/proc/self/status") as lines:
+        (now,) = [int(line.split()[1]) << 10 for line in lines if line.startswith("VmSize")]
+    resource.setrlimit(resource.RLIMIT_AS, (now + (1300 << 20),) * 2)
+    for sizes in ((400, 400), (600,), (700,), (700,)):
+        results = [empty_result((size << 20,), np.dtype(np.uint8)) for size in sizes]
+        del results
+    """
+    processes.run(code)
+
+
 @pytest.mark.parametrize("nbytes", [LEAST_BYTES - 1, MOST_BYTES + 1])
 def test_small_and_huge_results_are_left_to_numpy(kept, nbytes):
     assert empty_result((nbytes,), np.dtype(np.uint8)).flags.owndata

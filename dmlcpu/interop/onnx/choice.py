@@ -1,6 +1,7 @@
 """Which nodes these kernels take: what ONNX Runtime computes wrongly, and what makes the whole model faster."""
 
 import math
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -32,7 +33,7 @@ _RACES = 1024  # elements from which ONNX Runtime may reduce on several threads
 
 # In nanoseconds, of ONNX Runtime 1.32 less these kernels, on one thread (Zen 3): int8 by int8 for an element of B and
 # for a product; a scale for each column, for an element of the result; an element that TopK reads; one that
-# ScatterElements writes. ONNX Runtime scatters on one thread, the rest it shares among all.
+# ScatterElements writes. ONNX Runtime scatters on one thread; other gains are divided by the number of threads.
 _OF_B, _OF_PRODUCT, _OF_COLUMN, _OF_TOP_K, _OF_ELEMENT = 1.2, 0.06, 1.0, 0.8, 10.0
 _NEVER_SATURATING = "ConvInteger", "Gather"
 _ZERO_POINTS = {"QLinearMatMul": 2, "QLinearConv": 2, "QGemm": 2, "MatMulInteger": 2}  # their types are those of A
@@ -100,6 +101,7 @@ def chosen(values: Values, wanted: Wanted, threads: int) -> set[str]:
 
 def _paying(values: Values, able: dict[str, onnx.NodeProto], must: set[str], threads: int) -> set[str]:
     """Return what must be taken and the nodes that make the whole model faster."""
+    threads = min(threads, os.cpu_count() or 1)  # more of them gain nothing
     gains = {name: [_gain(able[name], values, size, threads) for size in _SIZES] for name in able.keys() - must}
     gains = {name: each for name, each in gains.items() if min(each) > 0}
     if not gains:

@@ -15,7 +15,7 @@ from dmlcpu.runtime.records import record_at
 
 @kernel
 def gather_lines(part, parts, x, indices, y, works, scratch):
-    """Write a share of y; report in scratch[part] whether an index was out of range, whose element is then not written.
+    """Write a share of y; report in scratch[part] whether an index was out of range, whose element is then undefined.
 
     x, y: words of elements; indices: as uint32.
     """
@@ -41,40 +41,38 @@ def gather_tile(tile, x, indices, y, work, found):
     i = lines.start + offset(work.walk, lines.strides, tile.group) + tile.first_column * lines.column
     v = values.start + offset(work.walk, values.strides, tile.group) + tile.first_column * values.column
     width, bad = tile.last_column - tile.first_column, 0
-    longs, bounds = as_words(indices, 0, np.int64), bounds_within(work.size, work.is_wide, work.is_signed)
-    is_wide = work.is_wide
+    bounds = bounds_within(work.size, work.is_wide, work.is_signed)
     source, written = InRows(x, o, table.row, table.column), InRows(y, v, values.row, values.column)
+    short = InRows(indices, i, lines.row, lines.column)
+    long = InRows(as_words(indices, 0, np.int64), i // 2, lines.row // 2, lines.column // 2)
     row = tile.first_row
     while row < tile.last_row:
         rows = Rows(row, tile.last_row, width)
-        if is_wide:
-            long = InRows(longs, i // 2, lines.row // 2, lines.column // 2)
+        if work.is_wide:
             row = fetch_rows(rows, long, bounds, written, source, work.step)
         else:
-            short = InRows(indices, i, lines.row, lines.column)
             row = fetch_rows(rows, short, bounds, written, source, work.step)
         if row < tile.last_row:
-            bad |= gather_row(row, width, x, o, indices, longs, i, bounds, y, v, work, found)
+            bad |= gather_row(row, width, short, long, bounds, written, source, work, found)
             row += 1
     return bad
 
 
 @device
-def gather_row(row, width, x, o, indices, longs, i, bounds, y, v, work, found):
-    """Write a row that `fetch_rows` leaves. x[o], indices[i] and y[v] are the first elements of row 0."""
-    table, lines, values = work.table, work.indices, work.values
-    line = Table(x, o + row * table.row, table.column, work.step)
-    new, place, done, bad = Strided(y, v + row * values.row, values.column, width), i + row * lines.row, 0, 0
+def gather_row(row, width, short, long, bounds, written, source, work, found):
+    """Write a row that `fetch_rows` leaves; return whether an index was out of range. short, long: the indices."""
+    line = Table(source.array, source.first + row * source.row, source.step, work.step)
+    new = Strided(written.array, written.first + row * written.row, written.step, width)
+    place, done, bad = short.first + row * short.row, 0, 0
     while done < width:
         if work.is_wide:
-            places = Strided(longs, place // 2, lines.column // 2, width)
-            done = fetch_lines(places, bounds, new, done, line)
+            done = fetch_lines(Strided(long.array, place // 2, long.step, width), bounds, new, done, line)
         else:
-            done = fetch_lines(Strided(indices, place, lines.column, width), bounds, new, done, line)
+            done = fetch_lines(Strided(short.array, place, short.step, width), bounds, new, done, line)
         if done < width:
-            bad = 1
-            find_offsets(indices, place + done * lines.column, 0, 1, line.first + done * line.step, 0, work, found)
+            bad, at = 1, line.first + done * line.step
+            find_offsets(short.array, place + done * short.step, 0, 1, at, 0, work, found)
             if found[0] >= 0:
-                y[new.first + done * new.step] = x[found[0]]
+                written.array[new.first + done * new.step] = source.array[found[0]]
             done += 1
     return bad

@@ -46,7 +46,7 @@ def sort_lines(lines, n):
 
 @device
 def has_equal_windows(lines, n):
-    """Return whether two adjacent words of any lane have the same window. All lanes at once: `settle` reads one."""
+    """Return whether two words in adjacent lines of any lane have the same window; stale lanes may, also."""
     least = np.uint64(1)
     for i in range((n - 1) * LANES):
         least = min(least, (lines[i] ^ lines[i + LANES]) >> np.uint64(32))

@@ -111,7 +111,7 @@ def _plan(call: Call, results: tuple[Tensor, ...], budget: Budget) -> Plan:
         call.axis,
         word.itemsize,
         keeps_lines=False,
-        prefetches_rows=not vectors_pay(word.itemsize),
+        loads_vectors=vectors_pay(word.itemsize),
         clips=call.mode == "clip",
         reduction=OVERWRITE,
         half=NO_HALF,

@@ -170,3 +170,24 @@ def test_prefetches_leave_results_as_they_are(monkeypatch, limit, kind, n):
                     [dmlcpu.gather_elements(x, indices, axis=axis)], [reference.gather_elements(x, indices, axis=axis)]
                 )
     assert kind in found
+
+
+@pytest.mark.parametrize(
+    ("index_type", "step", "vectors", "expected"),
+    [
+        (np.int64, 1, False, lines.NEXT_ROWS),
+        (np.int64, 1, True, lines.NOTHING),
+        (np.int32, 2, True, lines.NEXT_ROWS),  # vectors are loaded only from packed rows
+        (np.int32, 2, False, lines.NEXT_ROWS),
+    ],
+)
+def test_the_next_rows_are_prefetched_for_single_loads(monkeypatch, index_type, step, vectors, expected):
+    monkeypatch.setattr(lines, "_STREAMED", 0)
+    found, prefetched = [], lines._prefetched
+    monkeypatch.setattr(lines, "_prefetched", lambda *arguments: found.append(prefetched(*arguments)) or found[-1])
+    monkeypatch.setattr(plan, "vectors_pay", lambda nbytes: vectors)
+    plan.plan.cache_clear()
+    indices = np.zeros((61, 64 * step), index_type)[:, ::step]
+    dmlcpu.gather_elements(np.zeros((29, 64), np.float32), indices, axis=0)
+    assert found == [expected]
+    plan.plan.cache_clear()
