@@ -65,6 +65,17 @@ def test_what_onnx_runtime_runs_is_run(case, take):
     assert ours.is_compatible(model)
 
 
+@pytest.mark.parametrize("imports", [[("", 11), ("ai.onnx", 17)], [("", 17), ("ai.onnx", 11)], [("com.microsoft", 1)]])
+def test_the_version_of_a_part_is_that_of_the_model(imports):
+    """The last import counts, and without one ONNX Runtime's newest version: until 12, Softmax has another axis."""
+    shape = [2, 3, 8]
+    outputs = [info("v", np.float32, [2, 3, 6])]
+    model, x = best("Softmax", imports=imports, shape=shape, outputs=outputs), RNG.standard_normal(shape, np.float32)
+    prepared = ours.prepare(model, take="all")
+    assert prepared.report()["dmlcpu"] == {"TopK": 1}
+    np.testing.assert_array_equal(prepared.run([x])[0], runtime(model).run(None, {"x": x})[0], strict=True)
+
+
 @pytest.mark.parametrize("take", ["auto", "all"])
 @pytest.mark.parametrize("x", [X.tolist(), np.round(X).astype(int).tolist(), [list(row) for row in X]])
 def test_lists_are_inputs(x, take):
