@@ -300,7 +300,9 @@ def unused(model, draw):
     array = draw.standard_normal((3, 2))
     model.graph.initializer.append(numpy_helper.from_array(array, f"unused {number}"))
     model.graph.node.append(node("Abs", [x], [f"read by none {number}"]))
-    model.graph.node.append(node("TopK", [x, f"unused k {number}"], [f"a {number}", f"b {number}"]))
+    model.graph.node.append(
+        node("TopK", [x, f"unused k {number}"], [f"values read by none {number}", f"places read by none {number}"])
+    )
     model.graph.initializer.append(numpy_helper.from_array(np.array([1]), f"unused k {number}"))
 
 
