@@ -45,8 +45,11 @@ def inputs_of(model, draw):
             feeds[each.name] = np.zeros(2, helper.tensor_dtype_to_np_dtype(each.type.tensor_type.elem_type))
         else:
             sizes = each.type.tensor_type.shape.dim
-            rows = sizes[0].dim_value if sizes and sizes[0].dim_value > 0 else draw.integers(1, 6)
+            rows = sizes[0].dim_value if sizes and sizes[0].dim_value > 0 else draw.integers(6)
             x = draw.integers(-9, 10, (rows, WIDTH)).astype(np.float32)
+            if not draw.integers(6):
+                x = np.where(draw.integers(6, size=x.shape), x, any_of(draw, [np.nan, np.inf, -np.inf, -0.0]))
+                x = x.astype(np.float32)
             feeds[each.name] = any_of(draw, [x, x.tolist(), np.asfortranarray(x), [*x], x[::-1, ::-1]])
     return feeds
 
@@ -85,4 +88,4 @@ def test_what_onnx_runtime_runs_is_run(seed, tmp_path):
 
 @pytest.mark.slow
 def test_many_models(tmp_path):
-    assert sum(check(seed, tmp_path) for seed in range(20, 1020)) > 750
+    assert sum(check(seed, tmp_path) for seed in range(20, 720)) > 500
