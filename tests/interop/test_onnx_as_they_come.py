@@ -13,7 +13,7 @@ from onnx_parts import CONSTANTS, RNG, W, X, dynamic, info, node  # noqa: E402
 
 from dmlcpu.errors import BindingError, UnsupportedError  # noqa: E402
 from dmlcpu.interop import onnx as ours  # noqa: E402
-from dmlcpu.interop.onnx import OPS, InferenceSession  # noqa: E402
+from dmlcpu.interop.onnx import OPS, InferenceSession, choice  # noqa: E402
 
 SIX = {"k": np.array([6])}
 
@@ -138,6 +138,16 @@ def test_external_data_lie_next_to_the_file(tmp_path, take, monkeypatch):
                 np.testing.assert_array_equal(mine, right, strict=True)
     monkeypatch.chdir(tmp_path)
     np.testing.assert_array_equal(ours.run_model("model.onnx", [X], take=take)[1], wanted[1])
+
+
+def test_parts_share_the_callers_options_without_warnings(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(choice, "saturates", lambda: True)
+    path, options = saved(tmp_path, dynamic()), onnxruntime.SessionOptions()
+    session = InferenceSession(path, options, take=["values"])
+    assert session.report()["passed on"]["com.microsoft.MatMulIntegerToFloat: ONNX Runtime is set to be exact"] == 1
+    InferenceSession(path, options, take="all").run(None, {"x": X})
+    assert options.get_session_config_entry("session.x64quantprecision") == "1"
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.slow

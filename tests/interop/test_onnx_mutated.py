@@ -16,10 +16,15 @@ from dmlcpu.interop.onnx import InferenceSession  # noqa: E402
 TAKEN = "TopK", "ScatterND", "ScatterElements", "QLinearMatMul", "MatMulInteger"
 
 
+def options():
+    """Return those of sessions without threads of their own, because there are thousands of small ones."""
+    found = onnxruntime.SessionOptions()
+    found.log_severity_level, found.intra_op_num_threads = 4, 1
+    return found
+
+
 def theirs(model):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 4, 1
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(model, options(), providers=["CPUExecutionProvider"])
 
 
 def saved(model, draw, folder):
@@ -75,7 +80,7 @@ def check(seed, folder):
         return False
     some = [each.name for each in model.graph.node if is_named_and_needed(each) and draw.integers(2)]
     for take in ("all", any_of(draw, ["auto", some])):
-        found = InferenceSession(given, take=take).run(None, feeds)
+        found = InferenceSession(given, options(), take=take).run(None, feeds)
         for mine, right in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(mine, right, strict=True)
     return True
@@ -88,4 +93,4 @@ def test_what_onnx_runtime_runs_is_run(seed, tmp_path):
 
 @pytest.mark.slow
 def test_many_models(tmp_path):
-    assert sum(check(seed, tmp_path) for seed in range(20, 720)) > 500
+    assert sum(check(seed, tmp_path) for seed in range(20, 520)) > 350
