@@ -46,7 +46,7 @@ def session_of(given: bytes | str, options: Any = None, *, folder: str | None = 
 
 
 def _configure(options: Any, key: str, value: str) -> None:
-    """Add an entry to options, which several sessions may share: ONNX Runtime warns if it is there already."""
+    """Add an entry to options, which several sessions may share: ONNX Runtime warns if they already have it."""
     with contextlib.suppress(Exception):  # there is none
         if options.get_session_config_entry(key) == value:
             return
