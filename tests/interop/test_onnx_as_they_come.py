@@ -13,7 +13,7 @@ from onnx_parts import CONSTANTS, RNG, W, X, dynamic, info, node  # noqa: E402
 
 from dmlcpu.errors import BindingError, UnsupportedError  # noqa: E402
 from dmlcpu.interop import onnx as ours  # noqa: E402
-from dmlcpu.interop.onnx import OPS, InferenceSession  # noqa: E402
+from dmlcpu.interop.onnx import OPS, InferenceSession, choice  # noqa: E402
 
 SIX = {"k": np.array([6])}
 
@@ -63,6 +63,17 @@ def test_what_onnx_runtime_runs_is_run(case, take):
         np.testing.assert_array_equal(mine, right, strict=True)
     assert model.SerializeToString(deterministic=True) == before
     assert ours.is_compatible(model)
+
+
+@pytest.mark.parametrize("imports", [[("", 11), ("ai.onnx", 17)], [("", 17), ("ai.onnx", 11)], [("com.microsoft", 1)]])
+def test_the_version_of_a_part_is_that_of_the_model(imports):
+    """The last import counts, and without one ONNX Runtime's newest version: until 12, Softmax has another axis."""
+    shape = [2, 3, 8]
+    outputs = [info("v", np.float32, [2, 3, 6])]
+    model, x = best("Softmax", imports=imports, shape=shape, outputs=outputs), RNG.standard_normal(shape, np.float32)
+    prepared = ours.prepare(model, take="all")
+    assert prepared.report()["dmlcpu"] == {"TopK": 1}
+    np.testing.assert_array_equal(prepared.run([x])[0], runtime(model).run(None, {"x": x})[0], strict=True)
 
 
 @pytest.mark.parametrize("take", ["auto", "all"])
@@ -127,6 +138,16 @@ def test_external_data_lie_next_to_the_file(tmp_path, take, monkeypatch):
                 np.testing.assert_array_equal(mine, right, strict=True)
     monkeypatch.chdir(tmp_path)
     np.testing.assert_array_equal(ours.run_model("model.onnx", [X], take=take)[1], wanted[1])
+
+
+def test_parts_share_the_callers_options_without_warnings(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(choice, "saturates", lambda: True)
+    path, options = saved(tmp_path, dynamic()), onnxruntime.SessionOptions()
+    session = InferenceSession(path, options, take=["values"])
+    assert session.report()["passed on"]["com.microsoft.MatMulIntegerToFloat: ONNX Runtime is set to be exact"] == 1
+    InferenceSession(path, options, take="all").run(None, {"x": X})
+    assert options.get_session_config_entry("session.x64quantprecision") == "1"
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.slow

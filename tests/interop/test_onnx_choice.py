@@ -2,7 +2,11 @@
 
 import copy
 import json
+import os
 import pickle
+import platform
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
@@ -14,7 +18,7 @@ from onnx import helper, numpy_helper  # noqa: E402
 from onnx_parts import RNG, dynamic, info, model_of, node  # noqa: E402
 
 from dmlcpu.interop.onnx import BackendRep, InferenceSession, choice, costs, prepare, program  # noqa: E402
-from dmlcpu.runtime.isa import Isa  # noqa: E402
+from dmlcpu.runtime.isa import Isa, detected  # noqa: E402
 
 LEFT = "left whole: ONNX Runtime is faster here"
 
@@ -132,6 +136,54 @@ def test_a_dynamically_quantized_product_stays_with_onnx_runtime(vnni):
     assert prepared.report()["dmlcpu"] == {}
     exact = "MatMulInteger: ONNX Runtime is set to be exact"
     assert (exact in prepared.report()["passed on"]) is not vnni
+
+
+WITHOUT_VNNI = """
+import json, sys
+import numpy as np
+from dmlcpu.interop.onnx import choice, prepare
+assert choice.saturates()
+prepared = [prepare(sys.argv[1], take=take) for take in ("auto", "all", [])]
+x = np.load(sys.argv[2])
+np.save(sys.argv[3], [each.run([x])[0] for each in prepared])
+print(json.dumps([each.report() for each in prepared]))
+"""
+
+
+def hidden_vnni():
+    """Return variables with which Numba, and so this package, sees a processor with AVX2 and no later instructions."""
+    from llvmlite import binding
+
+    later = ("avx512", "avx10", "amx", "avxvnni", "evex", "egpr")
+    features = [name for name, has in binding.get_host_cpu_features().items() if has and not name.startswith(later)]
+    return {"NUMBA_CPU_NAME": "znver3", "NUMBA_CPU_FEATURES": ",".join(f"+{name}" for name in sorted(features))}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="VNNI and Zen 3 are x86's")
+@pytest.mark.skipif(Isa.AVX2 not in detected(), reason="the kernels of a Zen 3 need AVX2")
+def test_a_process_that_sees_no_vnni_is_exact(tmp_path):
+    """On any processor: the choice follows the variables, the kernels for AVX2 are exact, and the setting is no harm.
+
+    ONNX Runtime reads the processor, not the variables. So that it is exact only because it is set to be shows on a
+    processor without VNNI; with VNNI it would be exact anyway.
+    """
+    model = product(np.uint8, np.int8, weights=FULL, k=64, n=48)
+    x = RNG.integers(0, 256, (100, 64)).astype(np.uint8)
+    onnx.save(model, tmp_path / "model.onnx")
+    np.save(tmp_path / "x.npy", x)
+    paths = [str(tmp_path / name) for name in ("model.onnx", "x.npy", "found.npy")]
+    command, variables = [sys.executable, "-c", WITHOUT_VNNI, *paths], os.environ | hidden_vnni()
+    done = subprocess.run(command, env=variables, check=True, stdout=subprocess.PIPE, text=True)
+    auto, everything, nothing = json.loads(done.stdout)
+    exact = {"QLinearMatMul: ONNX Runtime is set to be exact": 1}
+    assert (auto["dmlcpu"], auto["passed on"]) == ({}, exact | {LEFT: 1})
+    assert everything["dmlcpu"] == {"QLinearMatMul": 1}
+    assert (nothing["dmlcpu"], nothing["passed on"]) == ({}, exact | {LEFT: 1})
+    sums = (x.astype(np.int64) @ FULL).astype(np.float32)
+    bytes_ = np.clip(np.rint(sums * (np.float32(0.02) * np.float32(0.02) / np.float32(5))), 0, 255)
+    for found in np.load(tmp_path / "found.npy"):
+        np.testing.assert_array_equal(found, bytes_.astype(np.float32) * np.float32(0.02))
 
 
 def convolution(weights):

@@ -264,6 +264,24 @@ def test_functions_may_use_domains_that_the_model_does_not():
     assert i.tolist() == np.argsort(-X, axis=1, kind="stable")[:, :2].tolist()
 
 
+@needs_runtime
+def test_functions_of_another_version_run_whole():
+    """ONNX allows them, and does not inline them."""
+    body = [node("Softmax", ["a"], ["b"]), node("TopK", ["b", "c"], ["d", "e"])]
+    function = helper.make_function("own", "Best", ["a", "c"], ["d"], body, [helper.make_opsetid("", 16)])
+    nodes = [node("TopK", ["x", "six"], ["v", "i"]), node("Best", ["v", "two"], ["y"], domain="own")]
+    nodes.append(node("Softmax", ["y"], ["z"]))
+    inputs, outputs = [info("x", np.float32, ["n", 3, 8])], [info("z", np.float32, ["n", 3, 2])]
+    constants = {"six": np.array([6]), "two": np.array([2])}
+    model = model_of(nodes, inputs, outputs, constants, functions=[function], domains=["own"])
+    whole, parts = (ours.prepare(model, take=take) for take in ([], "all"))
+    assert parts.report()["dmlcpu"] == {"TopK": 1}
+    assert parts.report()["onnxruntime"] == {"Softmax": 2, "TopK": 1, "own.Best": 1}
+    assert whole.report()["onnxruntime"] == {"Softmax": 2, "TopK": 2, "own.Best": 1}
+    x = np.stack([X, -X, X + 1], axis=1)
+    np.testing.assert_array_equal(parts.run([x])[0], whole.run([x])[0], strict=True)
+
+
 def test_changing_a_result_does_not_change_the_model():
     nodes = [
         node("TopK", ["x", "two"], ["v", "i"]),

@@ -69,7 +69,8 @@ def model_of(
 ) -> onnx.ModelProto:
     """Return the model of a part."""
     used = sorted({name for node in part.nodes for name in reads(node)} & constants.keys())
-    found = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    functions = [] if part.is_ours else model.functions  # those of other opsets, which are not inlined
+    found = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=functions)
     graph = found.graph
     graph.name = model.graph.name
     graph.node.extend(part.nodes)

@@ -78,12 +78,13 @@ _ELEMENT_TYPES = {"value_float": np.float32, "value_floats": np.float32, "value_
 def completed(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy with what ONNX's own tools require, without functions, and with initializers as only constants."""
     found = copy.deepcopy(inliner.inline_local_functions(model) if model.functions else model)
-    graph, nodes, versions = found.graph, [*model_nodes(found)], found.opset_import
-    versions.extend(each for function in model.functions for each in function.opset_import)
+    graph, nodes = found.graph, [*model_nodes(found)]
+    versions = [copy.deepcopy(each) for function in model.functions for each in function.opset_import]
+    versions += found.opset_import  # of several versions of a domain, the model's last one counts
     for each in (*nodes, *versions):
         each.domain = "" if each.domain == "ai.onnx" else each.domain
-    imports = {node.domain: 1 for node in nodes} | {MICROSOFT: 1}
-    imports |= {each.domain: each.version for each in reversed(versions)}  # the model's own come first
+    imports = {node.domain: 1 for node in nodes} | {MICROSOFT: 1, "": onnx.defs.onnx_opset_version()}
+    imports |= {each.domain: each.version for each in versions}
     found.ClearField("opset_import")
     found.opset_import.extend(helper.make_opsetid(*each) for each in imports.items())
     found.ir_version = max(found.ir_version, 4)  # before, initializers had to be inputs

@@ -23,16 +23,14 @@ class Source(NamedTuple):
 
 def loaded(model: Model) -> Source:
     """Return a model, whose external data stay in their files: it may be larger than a message may be."""
-    if not isinstance(model, onnx.ModelProto | bytes | str | PathLike):
-        allowed = "onnx.ModelProto, bytes, str, os.PathLike"
-        raise TypeError(f"onnx: model is {type(model).__name__}; allowed: {allowed}")
     if isinstance(model, onnx.ModelProto):
         return Source(model.SerializeToString(), model, "")
     try:
         if isinstance(model, bytes):
             return Source(model, onnx.load_from_string(model), "")
-        path = os.fspath(model)
-        proto = onnx.load(path, format="protobuf", load_external_data=False)
-        return Source(path, proto, os.path.dirname(path))
+        if isinstance(model, str | PathLike):
+            path = os.fspath(model)
+            return Source(path, onnx.load(path, format="protobuf", load_external_data=False), os.path.dirname(path))
     except DecodeError as error:
         raise BindingError(NAME, "model", f"unreadable ({error})", "an ONNX model") from error
+    raise TypeError(f"onnx: model is {type(model).__name__}; allowed: onnx.ModelProto, bytes, str, os.PathLike")

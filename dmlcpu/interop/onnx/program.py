@@ -129,6 +129,8 @@ class Program:
                 self.counts[DMLCPU].update(map(name_of, part.nodes))
             else:
                 self._count(part.nodes, whole=False)
+        for function in model.functions:
+            self._count(function.node, whole=True)
 
     def _session(self, given: bytes | str, folder: str | None = None) -> Any:
         """Return a session, exact if products may saturate: ONNX Runtime refuses that if it also has int8 by int8."""

@@ -1,5 +1,6 @@
 """ONNX Runtime, for what these kernels leave of a model."""
 
+import contextlib
 import importlib
 import math
 from collections.abc import Mapping, Sequence
@@ -36,12 +37,20 @@ def session_of(given: bytes | str, options: Any = None, *, folder: str | None = 
         for name, value in attributes.items():
             setattr(options, name, value)
         if folder is not None:  # spinning threads would hold the cores that the kernels need
-            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+            _configure(options, "session.intra_op.allow_spinning", "0")
     if exact is not None:  # uint8 by int8 is computed as uint8 by uint8, which no processor saturates
-        options.add_session_config_entry("session.x64quantprecision", str(int(exact)))
+        _configure(options, "session.x64quantprecision", str(int(exact)))
     if folder:
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+        _configure(options, "session.model_external_initializers_file_folder_path", folder)
     return package.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+
+
+def _configure(options: Any, key: str, value: str) -> None:
+    """Add an entry to options, which several sessions may share: ONNX Runtime warns if they already have it."""
+    with contextlib.suppress(Exception):  # there is none
+        if options.get_session_config_entry(key) == value:
+            return
+    options.add_session_config_entry(key, value)
 
 
 def attributes_of(options: Any) -> Any:
