@@ -48,23 +48,24 @@ class Checker:
     longest_name: Callable[[str], int] = field(default_factory=lambda: functools.cache(_longest_name))
     folder_error: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(folder_error))
 
-    def task(self, place: Place, job: Job) -> Task:
-        """Return the task of a job, with its errors if it cannot run."""
-        if not job.is_remote:
-            return self._checked(place, job)
-        own = replace(place, errors=[])  # which a check that is late goes on to write to
+    def check(self, task: Task) -> Task:
+        """Return a task with what it reads and needs, or with its errors."""
+        assert task.job is not None
+        if not task.job.is_remote:
+            return self._checked(task, task.job)
+        own, job = replace(task, errors=[]), task.job  # a check that is late goes on to write to it
         try:
             return in_time(lambda: self._checked(own, job))
         except RemoteError as error:
-            place.refuse("inputs", str(error.strerror), "files that can be read")
-            return Task(place.where, place.id, place.errors, job)
+            task.refuse("inputs", str(error.strerror), "files that can be read")
+            return task
 
-    def _checked(self, place: Place, job: Job) -> Task:
-        operation = self._operation(place, job)
+    def _checked(self, task: Task, job: Job) -> Task:
+        operation = self._operation(task, job)
         if operation is None:
-            return Task(place.where, place.id, place.errors, job)
-        self._check_names(place, job, operation)
-        wanted = self._wanted(place, job, operation)
+            return task
+        self._check_names(task, job, operation)
+        wanted = self._wanted(task, job, operation)
         inputs: dict[str, Identity] = {}
         failure: Exception | None = None
         try:
@@ -75,16 +76,17 @@ class Checker:
         options: Any = {"memory": limits.memory, "count_chunks": self.count_chunks}
         with (
             limit_threads(limits.threads),  # the choice of kernels may depend on threads
-            contextlib.closing(open_arguments(job, operation, self.directory, place, **options)) as opened,
+            contextlib.closing(open_arguments(job, operation, self.directory, task, **options)) as opened,
         ):
             for name, count in opened.missing_chunks.items() if self.settings.require_chunks else ():
                 what = "has no list of chunks" if count is None else f"lacks {count} of its chunks"
                 found = f"{named_inputs(job, operation)[name].spelled!r}, which {what}"
-                place.refuse(f"inputs.{name}", found, "all chunks, as they are required")
-            if failure and not place.errors:
-                place.refuse("inputs", str(failure), "files that can be read")
-            work = None if place.errors else self._fit(place, job, operation, opened, wanted)
-        return Task(place.where, place.id, place.errors, job, *((inputs, work, self._places(job)) if work else ()))
+                task.refuse(f"inputs.{name}", found, "all chunks, as they are required")
+            if failure and not task.errors:
+                task.refuse("inputs", str(failure), "files that can be read")
+            if not task.errors and (work := self._fit(task, job, operation, opened, wanted)):
+                task.inputs, task.work, task.places = inputs, work, self._places(job)
+        return task
 
     def _places(self, job: Job) -> dict[str, str]:
         """Return where outputs are to which links lead."""

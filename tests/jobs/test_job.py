@@ -6,21 +6,21 @@ from typing import Any
 import pytest
 
 from dmlcpu.jobs.entries import read_jobs
-from dmlcpu.jobs.job import FileInput, Job, _may_match, jobs_of
+from dmlcpu.jobs.job import FileInput, Job, _may_match, tasks_of
 
 MEMBERS = {"op": "top_k", "inputs": {"x": "a.npy"}, "attrs": {"k": 2}, "output": "b.npz"}
 
 
 def jobs(folder: Path, *entries: dict[str, Any]) -> list[Job]:
-    pairs = list(jobs_of(read_jobs(entries, folder)))
-    assert [str(fault) for place, _ in pairs for fault in place.errors] == []
-    return [job for _, job in pairs if job]
+    tasks = list(tasks_of(read_jobs(entries, folder)))
+    assert [str(fault) for task in tasks for fault in task.errors] == []
+    return [task.job for task in tasks if task.job]
 
 
 def faults(folder: Path, **members: Any) -> list[str]:
-    pairs = list(jobs_of(read_jobs([{name: value for name, value in members.items() if value is not None}], folder)))
-    assert all(bool(place.errors) == (job is None) for place, job in pairs)
-    return [fault.reason for place, _ in pairs for fault in place.errors]
+    tasks = list(tasks_of(read_jobs([{name: value for name, value in members.items() if value is not None}], folder)))
+    assert all(bool(task.errors) == (task.job is None) for task in tasks)
+    return [fault.reason for task in tasks for fault in task.errors]
 
 
 def touch(folder: Path, *names: str) -> None:
