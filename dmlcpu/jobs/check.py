@@ -85,13 +85,10 @@ class Checker:
             if failure and not task.errors:
                 task.refuse("inputs", str(failure), "files that can be read")
             if not task.errors and (work := self._fit(task, job, operation, opened, wanted)):
-                task.inputs, task.work, task.places = inputs, work, self._places(job)
+                task.inputs, task.work = inputs, work
+                named = {path: os.path.normpath(os.path.join(self.apart.here, path)) for path in job.targets}
+                task.places = {path: file for path in named if (file := self.apart.found(path)) != named[path]}
         return task
-
-    def _places(self, job: Job) -> dict[str, str]:
-        """Return where outputs are to which links lead."""
-        here, files = self.apart.here, {path: self.apart.found(path) for path in job.targets}
-        return {path: file for path, file in files.items() if file != os.path.normpath(os.path.join(here, path))}
 
     def _operation(self, place: Place, job: Job) -> Operation | None:
         try:

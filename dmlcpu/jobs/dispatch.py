@@ -5,6 +5,7 @@ import math
 import os
 import pickle
 import queue
+import re
 import threading
 import time
 import traceback
@@ -201,7 +202,12 @@ class Dispatcher:
         if self.broken:
             if self.in_flight:  # these end at once
                 return
-            self._count_death()
+            self.deaths = 0 if self.late else self.deaths + 1
+            most = _CAUSES * (self.retries + 2)
+            if self.deaths >= most:
+                found = f"workers died {most} times in a row ({self.broken}), and no job was finished meanwhile"
+                allowed = "; allowed: more memory, or fewer workers" if "SIGKILL" in self.broken else ""
+                raise WorkerError(found + allowed)
             self.workers.renew(self.broken)
             self.broken = ""
             self.late.clear()
@@ -212,14 +218,6 @@ class Dispatcher:
             self._submit(tuple(self.waiting.popleft() for _ in range(min(size, len(self.waiting)))), alone=False)
         if self.suspects and not self.waiting and not self.in_flight and not self.broken:
             self._submit(self.suspects.popleft(), alone=True)
-
-    def _count_death(self) -> None:
-        self.deaths = 0 if self.late else self.deaths + 1
-        most = _CAUSES * (self.retries + 2)
-        if self.deaths >= most:
-            found = f"workers died {most} times in a row ({self.broken}), and no job was finished meanwhile"
-            reason = "; allowed: more memory, or fewer workers" if "SIGKILL" in self.broken else ""
-            raise WorkerError(found + reason)
 
     def _submit(self, positions: tuple[int, ...], *, alone: bool) -> None:
         # Pickled here: Dask would look for tasks and futures in it.
@@ -292,10 +290,9 @@ def death_of(error: BaseException) -> str | None:
     if not isinstance(error, BrokenExecutor):
         return None
     # loky's message has "The exit codes of the workers are {SIGKILL(-9), EXIT(3)}".
-    _, _, codes = str(error).partition("workers are {")
-    name, _, code = codes.partition("}")[0].partition(", ")[0].rstrip(")").partition("(")
-    if not code:
+    match = re.search(r"workers are {(?P<name>[^(]*)\((?P<signal>-?)(?P<code>\d+)\)", str(error))
+    if not match:
         return "worker died"
-    if name.startswith("SIG"):
-        return f"worker killed by {name}"
-    return f"worker killed by signal {code[1:]}" if code.startswith("-") else f"worker exited with code {code}"
+    if not match["signal"]:
+        return f"worker exited with code {match['code']}"
+    return f"worker killed by {match['name'] if match['name'].startswith('SIG') else 'signal ' + match['code']}"

@@ -22,6 +22,7 @@ from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.operations import canonical, is_path, operation_of
 
 _DOTS = re.compile(r"//|/\.|^\.|/$|^$")  # where a path may have another spelling
+_MAGIC = re.compile(r"[*?[]")  # where a pattern begins to match names
 _NOTHING: Mapping[str, Any] = {}
 
 _NAME = "::"  # between a file and the name of an array in it
@@ -131,7 +132,8 @@ def _for_each_file(entry: Entry, directory: Path) -> Iterator[Task]:
     if entry.place.errors:
         yield _task(entry.place, {}, directory)
         return
-    base = _fixed_part(naming(pattern)) if pattern is not None else ""
+    # The folder that a pattern starts from.
+    base = str(Path(os.path.dirname(_MAGIC.split(naming(pattern))[0]))) if pattern is not None else ""
 
     def found() -> Iterator[tuple[str, Task]]:
         for number, path in enumerate(paths):
@@ -160,13 +162,6 @@ def _matching(entry: Entry, pattern: str, directory: Path) -> list[str]:
 def _outputs(output: str | Mapping[str, str]) -> dict[str, str]:
     """Return the files of an output by the members that name them."""
     return {"output": output} if isinstance(output, str) else {f"output.{name}": path for name, path in output.items()}
-
-
-def _fixed_part(pattern: str) -> str:
-    """Return the folder that a pattern starts from."""
-    parts = Path(pattern).parts
-    fixed = [i for i, part in enumerate(parts) if any(sign in part for sign in "*?[")]
-    return str(Path(*parts[: fixed[0]])) if fixed else str(Path(pattern).parent)
 
 
 def _may_match(output: str | Mapping[str, str], base: str) -> bool:
@@ -314,8 +309,7 @@ def identities(job: Job, directory: Path, *, content: bool, settled: bool = Fals
         try:
             found[path] = identity(file, content=False, settled=settled, within=within)
             if content and path in own:  # many jobs share it: it is read once
-                now = os.stat(file)
-                found[path] |= _content(file, (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
+                found[path] |= _content(file, *found[path].values())
             elif content:
                 found[path] |= identity(file, content=True, within=within)
         except OSError as error:
@@ -327,5 +321,5 @@ def identities(job: Job, directory: Path, *, content: bool, settled: bool = Fals
 
 
 @functools.lru_cache(maxsize=256)
-def _content(file: str, _state: tuple[int, ...]) -> Identity:
+def _content(file: str, *_state: int) -> Identity:
     return identity(file, content=True)

@@ -145,5 +145,4 @@ def _same_output(before: Any, file: str) -> bool:
         return True
     if not isinstance(before, dict) or "sha256" not in before:
         return False
-    content = identity(file, content=True)
-    return content.items() <= before.items()
+    return identity(file, content=True).items() <= before.items()

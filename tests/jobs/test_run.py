@@ -34,8 +34,8 @@ import dmlcpu
 from dmlcpu.batch import JobsError, ManifestError, WorkerError, run_jobs
 from dmlcpu.jobs.check import Checker
 from dmlcpu.jobs.job import Task
-from dmlcpu.jobs.outcomes import JobsRun
 from dmlcpu.jobs.progress import COMPILING
+from dmlcpu.jobs.run import JobsRun
 from dmlcpu.jobs.step import Step
 from dmlcpu.runtime import threads
 
@@ -363,7 +363,7 @@ def test_a_job_that_takes_too_long_has_failed(tmp_path: Path, monkeypatch: pytes
     """Others begin in new processes, within the same time."""
     save_inputs(tmp_path, 3)
     jobs = save_jobs(tmp_path, each_best(3))
-    monkeypatch.setattr("dmlcpu.jobs.outcomes.serve", serving.hanging)
+    monkeypatch.setattr("dmlcpu.jobs.run.serve", serving.hanging)
     result = run_jobs(jobs, timeout=8)
     assert (result.done, list(map(str, result.failures))) == (2, [f"{jobs}:2 (0001): took longer than 8 s"])
     assert sorted(contents(tmp_path / "out")) == ["0000.npz", "0002.npz"]
