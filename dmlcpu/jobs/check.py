@@ -20,7 +20,7 @@ from dmlcpu.files import FileError, Identity, check_target
 from dmlcpu.files.base import Format
 from dmlcpu.files.formats import FORMATS, known, suffixes_where
 from dmlcpu.files.targets import LONGER, existing, folder_error
-from dmlcpu.files.web import RemoteError, in_time
+from dmlcpu.files.web import RemoteError, in_time, patience
 from dmlcpu.jobs.apart import Apart
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import Job, Task, Work, identities
@@ -55,7 +55,8 @@ class Checker:
             return self._checked(task, task.job)
         own, job = replace(task, errors=[]), task.job  # a check that is late goes on to write to it
         try:
-            return in_time(lambda: self._checked(own, job))
+            with patience(self.settings.retries, self.settings.timeout):
+                return in_time(lambda: self._checked(own, job))
         except RemoteError as error:
             task.refuse("inputs", str(error.strerror), "files that can be read")
             return task

@@ -52,7 +52,6 @@ class FileInput(NamedTuple):
 class Job(NamedTuple):
     """One operation on named files."""
 
-    id: str
     op: str
     inputs: Mapping[str, FileInput]  # "": the file of a glob, before its argument is known
     attrs: Mapping[str, Any]  # arguments given by value
@@ -60,7 +59,7 @@ class Job(NamedTuple):
 
     @property
     def description(self) -> dict[str, Any]:
-        """The job in one form, however it was written, without its id."""
+        """The job in one form, however it was written."""
         return {
             "op": canonical(self.op),
             "inputs": {name: each.described for name, each in sorted(self.inputs.items())},
@@ -229,7 +228,7 @@ def _task(
             task.refuse(member, repr(path), "a name that a file can have")
     if not task.errors:
         files = targets["output"] if isinstance(output, str) else {name: targets[f"output.{name}"] for name in output}
-        task.job = Job(task.id, members["op"], inputs, attrs, files)
+        task.job = Job(members["op"], inputs, attrs, files)
     return task
 
 

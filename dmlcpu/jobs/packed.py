@@ -38,7 +38,7 @@ class Tasks(Sequence[Task]):
             self.built.update(job.targets)
         inputs = [(name, *each) for name, each in job.inputs.items()]
         output = job.output if isinstance(job.output, str) else dict(job.output)
-        parts: Any = (task.where, job.id, job.op, inputs, job.attrs, output, dict(task.inputs), dict(task.places))
+        parts: Any = (task.where, task.id, job.op, inputs, job.attrs, output, dict(task.inputs), dict(task.places))
         key = tuple(tuple(each.items()) if isinstance(each, dict) else each for each in task.work)
         try:
             self._rows.append((marshal.dumps(parts), self._known.setdefault(key, task.work)))
@@ -54,7 +54,7 @@ class Tasks(Sequence[Task]):
         row: Any = self._rows[position]
         if not isinstance(row, Task):
             where, id_, op, inputs, attrs, output, files, places = marshal.loads(row[0])
-            job = Job(id_, op, {name: FileInput(*each) for name, *each in inputs}, attrs, output)
+            job = Job(op, {name: FileInput(*each) for name, *each in inputs}, attrs, output)
             row = Task(where, id_, [], job, files, row[1], places, options=self.options)
         if self._check is not None:
             row = self._checked[position] = self._check(row)

@@ -73,10 +73,6 @@ def prepare(jobs: Jobs, settings: Settings, progress: Progress, *, lock: bool) -
     records: Mapping[str, Record] = recorded.records if recorded else {}
     checker = Checker(listing.directory, settings, apart, count_chunks=settings.require_chunks or not lock)
 
-    def check(task: Task) -> Task:
-        with waits():
-            return checker.check(task)
-
     todo, before, out = Tasks(), 0, 0
     close = recorded.close if recorded else lambda: None
     with OnFailure(close), waits():
@@ -90,7 +86,7 @@ def prepare(jobs: Jobs, settings: Settings, progress: Progress, *, lock: bool) -
                 out += 1
             else:
                 todo.append(task if settings.check_as_you_go else checker.check(task))
-    later = check if settings.check_as_you_go else None
+    later = checker.check if settings.check_as_you_go else None
     return Prepared(listing.source, listing.directory, todo, apart, before, out, recorded, later)
 
 

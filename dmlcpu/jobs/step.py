@@ -110,7 +110,7 @@ class Step:
             lasting = isinstance(cause, _LASTING) or getattr(cause, "errno", None) in _LASTING_NUMBERS
             self.may_pass = isinstance(cause, OSError) and not lasting
             if _log.isEnabledFor(logging.DEBUG):
-                _log.debug("%s failed\n%s", self._job.id, without_secrets("".join(traceback.format_exception(error))))
+                _log.debug("%s failed\n%s", self.task.id, without_secrets("".join(traceback.format_exception(error))))
         finally:
             self._seconds += time.perf_counter() - start
 

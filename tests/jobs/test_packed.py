@@ -26,7 +26,7 @@ class Word(enum.StrEnum):
 
 def job(number: int, **attrs: object) -> Job:
     inputs = {"x": FileInput(f"in/\udcff{number}.npy"), "k": FileInput("k.npz", "k", "int64")}
-    return Job(f"id {number}", "top_k", inputs, attrs, {"values": f"{number}.npy"} if number % 2 else f"{number}.npz")
+    return Job("top_k", inputs, attrs, {"values": f"{number}.npy"} if number % 2 else f"{number}.npz")
 
 
 JOBS = [job(0), job(1, k=[1, [2.5, None, True]], nan="é"), job(2, k=2**80), job(3, mode=Word.LARGEST)]
@@ -39,7 +39,7 @@ def wrong(where: str) -> Task:
 
 
 def test_jobs_are_what_they_were() -> None:
-    given = [Task(f"jobs:{number}", each.id, [], each) for number, each in enumerate(JOBS)]
+    given = [Task(f"jobs:{number}", f"id {number}", [], each) for number, each in enumerate(JOBS)]
     packed = Tasks([*given, wrong("jobs:9")])
     assert len(packed) == 5
     assert list(packed) == list(packed) == [*given, wrong("jobs:9")]
@@ -51,7 +51,7 @@ def test_tasks_are_what_they_were() -> None:
     known = {"values": Tensor((2, 3), np.dtype(np.float32)), "indices": None}
     inputs = {"x": {"size": 3, "mtime_ns": 2**61}}
     work = ({"x": (2, 9)}, known, "kernel", 72, 99, 5)
-    given = [Task("jobs:1", each.id, [], each, inputs, Work(*work), {"y.npy": "/z.npy"}) for each in JOBS]
+    given = [Task("jobs:1", "id", [], each, inputs, Work(*work), {"y.npy": "/z.npy"}) for each in JOBS]
     given.append(wrong("jobs:2"))
     for task in given:
         tasks.append(task)
