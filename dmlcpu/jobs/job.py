@@ -17,7 +17,7 @@ from dmlcpu.common.secrets import without_secrets
 from dmlcpu.files import FileError, Identity, identity
 from dmlcpu.files.remote import file_and_name, is_remote, local, located, matching, naming, without_query
 from dmlcpu.files.web import in_time
-from dmlcpu.jobs.entries import DEEPEST, Entry, Listing
+from dmlcpu.jobs.entries import DEEPEST, Listing
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.operations import canonical, is_path, operation_of
 
@@ -107,29 +107,29 @@ class Task(Place):
 
 def tasks_of(listing: Listing) -> Iterator[Task]:
     """Yield a task for each job, in order, or for an entry with errors."""
-    for entry in listing.entries:
-        if "glob" in entry.members or "files" in entry.members:
-            yield from _for_each_file(entry, listing.directory)
+    for place, members in listing.entries:
+        if "glob" in members or "files" in members:
+            yield from _for_each_file(place, members, listing.directory)
         else:
-            yield _task(entry.place, entry.members, listing.directory)
+            yield _task(place, members, listing.directory)
 
 
-def _for_each_file(entry: Entry, directory: Path) -> Iterator[Task]:
+def _for_each_file(place: Place, members: dict[str, Any], directory: Path) -> Iterator[Task]:
     """Yield a task for each file of a glob or a list."""
-    pattern, paths = entry.members.get("glob"), entry.members.get("files", [])
+    pattern, paths = members.get("glob"), members.get("files", [])
     if pattern is not None:
         pattern = local(pattern)
         if paths:
-            entry.place.refuse("files", "given together with glob", "one of both")
-        paths = _matching(entry, pattern, directory)
-        if not paths and not entry.place.errors:
-            entry.place.refuse("glob", f"{pattern!r}, which matches no file", f"a pattern of files in {directory}")
-    for member, path in _outputs(entry.members.get("output", {})).items() if len(paths) > 1 else ():
+            place.refuse("files", "given together with glob", "one of both")
+        paths = _matching(place, pattern, directory)
+        if not paths and not place.errors:
+            place.refuse("glob", f"{pattern!r}, which matches no file", f"a pattern of files in {directory}")
+    for member, path in _outputs(members.get("output", {})).items() if len(paths) > 1 else ():
         if "{" not in path:  # it would be the same file for all
             allowed = "a path with {stem} or {path}, which gives each input another file"
-            entry.place.refuse(member, f"{path!r} for {len(paths)} inputs", allowed)
-    if entry.place.errors:
-        yield _task(entry.place, {}, directory)
+            place.refuse(member, f"{path!r} for {len(paths)} inputs", allowed)
+    if place.errors:
+        yield _task(place, {}, directory)
         return
     # The folder that a pattern starts from.
     base = str(Path(os.path.dirname(_MAGIC.split(naming(pattern))[0]))) if pattern is not None else ""
@@ -137,24 +137,24 @@ def _for_each_file(entry: Entry, directory: Path) -> Iterator[Task]:
     def found() -> Iterator[tuple[str, Task]]:
         for number, path in enumerate(paths):
             file = FileInput(path) if pattern is not None else FileInput(*split_name(path, directory))
-            yield path, _task(entry.place, entry.members, directory, _placeholders(path, file, base, number), file)
+            yield path, _task(place, members, directory, _placeholders(path, file, base, number), file)
 
     made: set[str] = set()  # outputs that the pattern matches: they are no inputs
-    if pattern is not None and _may_match(entry.members.get("output", ""), base):
+    if pattern is not None and _may_match(members.get("output", ""), base):
         matched = set(map(_normal, paths))
         made.update(target for _, task in found() if task.job for target in task.job.targets if target in matched)
         del matched
     yield from (task for path, task in found() if _normal(path) not in made)
 
 
-def _matching(entry: Entry, pattern: str, directory: Path) -> list[str]:
+def _matching(place: Place, pattern: str, directory: Path) -> list[str]:
     if not is_remote(pattern):
         return sorted(glob.glob(pattern, root_dir=directory, recursive=True))
     try:
         return in_time(lambda: matching(pattern, directory))
     except (OSError, MissingExtraError) as error:
         reason = getattr(error, "strerror", None) or error
-        entry.place.refuse("glob", f"{pattern!r}: {reason}", "a pattern of files that can be listed")
+        place.refuse("glob", f"{pattern!r}: {reason}", "a pattern of files that can be listed")
         return []
 
 
@@ -220,10 +220,9 @@ def _task(
     if file is not None:
         inputs[""] = file
     named = {f"inputs.{name}" if name else "files": each.path for name, each in inputs.items()}
-    for member, path in {"op": members["op"], **targets}.items():
-        if is_remote(path):
-            task.refuse(member, repr(path), "a file of this machine (only inputs are read from elsewhere)")
     for member, path in {"op": members["op"], **named, **targets}.items():
+        if member not in named and is_remote(path):
+            task.refuse(member, repr(path), "a file of this machine (only inputs are read from elsewhere)")
         if not _can_be_named(path):
             task.refuse(member, repr(path), "a name that a file can have")
     if not task.errors:
