@@ -120,24 +120,22 @@ def at_most(seconds: float, item: int) -> Iterator[None]:
     """Send an item to the coordinator, and end this process, if a block takes longer: no kernel can be interrupted."""
     over = threading.Event()
 
-    def spent() -> float:
-        return time.monotonic() - _compiled()
-
     def watch() -> None:
-        end = spent() + seconds
-        while True:
-            wait, looked, computed = min(max(end - spent(), 0.01), _LOOK), time.monotonic(), time.process_time()
+        left = seconds
+        while left > 0:
+            wait = max(0.01, min(left, _LOOK))
+            looked, computed, compiled = time.monotonic(), time.process_time(), _compiled()
             if over.wait(wait):
                 return
-            late = time.monotonic() - looked - wait
+            passed = time.monotonic() - looked
+            late = passed - wait
             if late > _PAUSE and time.process_time() - computed < _BUSY * late:
-                end += late
-            if spent() < end:
-                continue
-            if _coordinator is not None:
-                with contextlib.suppress(OSError):  # of a coordinator that is gone
-                    _coordinator.send(item)
-            os._exit(1)
+                passed = wait
+            left -= passed - (_compiled() - compiled)
+        if _coordinator is not None:
+            with contextlib.suppress(OSError):  # of a coordinator that is gone
+                _coordinator.send(item)
+        os._exit(1)
 
     thread = threading.Thread(target=watch, name="dmlcpu-deadline", daemon=True)
     thread.start()
