@@ -45,8 +45,7 @@ class Checker:
     apart: Apart
     count_chunks: bool  # that zarr and HDF5 arrays lack
     estimates: dict[Any, Estimate] = field(default_factory=dict)
-    longest_name: Callable[[str], int] = field(default_factory=lambda: functools.cache(_longest_name))
-    folder_error: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(folder_error))
+    folder: Callable[[str], tuple[str | None, int]] = field(default_factory=lambda: functools.cache(_folder))
 
     def check(self, task: Task) -> Task:
         """Return a task with what it reads and needs, or with its errors."""
@@ -135,11 +134,11 @@ class Checker:
             elif operation.form and os.path.basename(path) in ("", os.curdir, os.pardir):
                 place.refuse("output", repr(path), "a path that ends with the name of the folder")
             file = os.path.join(self.directory, path)
-            reason = self.folder_error(os.path.dirname(file)) or _target_error(file, found)
-            if reason:
+            reason, longest = self.folder(os.path.dirname(file))
+            length, most = len(os.fsencode(os.path.basename(file))), longest - LONGER
+            if reason or (reason := _target_error(file, found)):
                 place.refuse("output", f"{path!r}: {reason}", "a file in a folder that can be written to")
-            length, most = len(os.fsencode(os.path.basename(file))), self.longest_name(os.path.dirname(file)) - LONGER
-            if length > most and not reason:
+            elif length > most:
                 allowed = f"at most {most}, as its temporary name is {LONGER} longer"
                 place.refuse("output", f"{path!r}, a name of {length} bytes", allowed)
         return tuple(name for name in operation.results if name in wanted)
@@ -228,9 +227,9 @@ class Checker:
         place.refuse(f"{member}.{path}", found, allowed)
 
 
-def _longest_name(folder: str) -> int:
-    """Return how many bytes a name in a folder may have, which need not exist yet."""
-    return os.pathconf(existing(folder), "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
+def _folder(folder: str) -> tuple[str | None, int]:
+    """Return why no file can be made in a folder, if so, and how many bytes a name there may have. It need not exist."""
+    return folder_error(folder), os.pathconf(existing(folder), "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
 
 
 def _target_error(file: str, form: Format | None) -> str | None:

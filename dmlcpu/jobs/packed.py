@@ -2,6 +2,7 @@
 
 import marshal
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dmlcpu.jobs.job import FileInput, Job, Task, Work
@@ -57,7 +58,7 @@ class Tasks(Sequence[Task]):
             job = Job(op, {name: FileInput(*each) for name, *each in inputs}, attrs, output)
             row = Task(where, id_, [], job, files, row[1], places, options=self.options)
         if self._check is not None:
-            row = self._checked[position] = self._check(row)
+            row = self._checked[position] = replace(self._check(row), options=None)  # workers need none
         return row  # type: ignore[no-any-return]
 
     def taken(self) -> Iterator[Task]:
@@ -85,5 +86,5 @@ class Tasks(Sequence[Task]):
         """Return the tasks that can run, unless the check finds errors on access."""
         good = Tasks(check=check)
         good._rows = [row for row in self._rows if not (isinstance(row, Task) and row.errors)]
-        good.options = self.options if check else None  # the processes that run tasks need none
+        good.options = self.options if check else None
         return good
