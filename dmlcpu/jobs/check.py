@@ -228,7 +228,7 @@ class Checker:
 
 
 def _folder(folder: str) -> tuple[str | None, int]:
-    """Return why no file can be made in a folder, or None, and the bytes of the longest name in it. It need not exist."""
+    """Return why no file can be made in a folder, or None, and the bytes of its longest name. It need not exist."""
     return folder_error(folder), os.pathconf(existing(folder), "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
 
 
