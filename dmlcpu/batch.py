@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from dmlcpu.jobs.dry_run import JobsPlan as JobsPlan, PlannedJob as PlannedJob, plan_jobs as plan_jobs
     from dmlcpu.jobs.faults import JobFault as JobFault, JobsError as JobsError
     from dmlcpu.jobs.manifest import ManifestError as ManifestError
-    from dmlcpu.jobs.outcomes import Failure as Failure
-    from dmlcpu.jobs.run import BatchResult as BatchResult, run_jobs as run_jobs
+    from dmlcpu.jobs.run import BatchResult as BatchResult, Failure as Failure, run_jobs as run_jobs
     from dmlcpu.jobs.status import JobsStatus as JobsStatus, jobs_status as jobs_status
     from dmlcpu.models.faults import ModelError as ModelError
     from dmlcpu.models.model import Model as Model, load_model as load_model
@@ -25,8 +24,7 @@ _HOMES = {
     "jobs.dry_run": ("JobsPlan", "PlannedJob", "plan_jobs"),
     "jobs.faults": ("JobFault", "JobsError"),
     "jobs.manifest": ("ManifestError",),
-    "jobs.outcomes": ("Failure",),
-    "jobs.run": ("BatchResult", "run_jobs"),
+    "jobs.run": ("BatchResult", "Failure", "run_jobs"),
     "jobs.status": ("JobsStatus", "jobs_status"),
     "common.faults": ("Fault",),
     "models": ("Model", "ModelError", "RunError", "Timing", "load_model", "run_model"),

@@ -119,7 +119,7 @@ def _show_result(result: Any, args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(dataclasses.asdict(result)))
     if args.quiet:
-        from dmlcpu.jobs.outcomes import lines_of
+        from dmlcpu.jobs.run import lines_of
 
         for line in lines_of(result.failures):
             tell(line)

@@ -109,7 +109,7 @@ def _value(text: str, *, is_array: bool) -> tuple[str, Any]:
 
 def main(name: str, args: argparse.Namespace) -> int:
     """Run an operator's command."""
-    from dmlcpu.jobs.entries import Entry, Listing
+    from dmlcpu.jobs.entries import Listing
     from dmlcpu.jobs.faults import Place
     from dmlcpu.jobs.operations import operation_of
 
@@ -131,7 +131,7 @@ def main(name: str, args: argparse.Namespace) -> int:
     if args.dtype is not None:
         members["inputs"][operation_of(name, Path()).first] = {"path": "{path}", "dtype": args.dtype}
     place = Place(name.replace("_", "-"), options=functools.partial(_option, name))
-    return batch.run(Listing(place.where, Path(), [Entry(place, members)]), args)
+    return batch.run(Listing(place.where, Path(), [(place, members)]), args)
 
 
 def _option(name: str, field: str) -> str:

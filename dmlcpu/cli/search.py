@@ -84,7 +84,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run the command: a list of one job."""
-    from dmlcpu.jobs.entries import Entry, Listing
+    from dmlcpu.jobs.entries import Listing
     from dmlcpu.jobs.faults import Place
     from dmlcpu.jobs.operations import BUILD, is_path
 
@@ -99,7 +99,7 @@ def main(args: argparse.Namespace) -> int:
     )
     place = Place(f"search {args.action}", options=_option)
     members = {"op": op, "inputs": files, "attrs": values, "output": args.output}
-    return batch.run(Listing(place.where, Path(), [Entry(place, members)]), args)
+    return batch.run(Listing(place.where, Path(), [(place, members)]), args)
 
 
 def _option(field: str) -> str:

@@ -6,6 +6,7 @@ import os
 import unicodedata
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,40 +16,35 @@ from dmlcpu.errors import DmlError
 from dmlcpu.files.formats import WHOLE
 from dmlcpu.files.remote import base_of, is_remote, local
 from dmlcpu.files.targets import stray
-from dmlcpu.jobs.faults import Place
-from dmlcpu.jobs.job import Job, files_of
+from dmlcpu.jobs.job import Task, files_of
 from dmlcpu.jobs.operations import is_path, operation_of
-from dmlcpu.jobs.packed import PackedJobs
-
-_At = tuple[Place, Job | None]
+from dmlcpu.jobs.packed import Tasks
 
 
 class Apart:
     """What jobs read and write, and their ids, as hashes of eight bytes. Possible duplicates are compared as text."""
 
-    def __init__(self, jobs: PackedJobs, directory: Path) -> None:
-        self._jobs = jobs
+    def __init__(self, tasks: Tasks, directory: Path) -> None:
+        self._tasks = tasks
         self._directory = directory
         self.here = os.path.realpath(directory)
         self._folder = functools.cache(lambda folder: os.path.realpath(os.path.join(directory, folder)))
         self._is_blind = functools.cache(is_case_blind)
         ids, targets, inputs, around = (array("q") for _ in range(4))
-        searched = filter(os.path.isdir, map(self._name, filter(is_path, jobs.ops)))
-        indices = {*searched, *map(self._name, jobs.built)}
+        searched = filter(os.path.isdir, map(self._name, filter(is_path, tasks.ops)))
+        indices = {*searched, *map(self._name, tasks.built)}
         # Other folders than those whose names say that they are one.
         self._indices = [each + os.sep for each in indices if Path(each).suffix.lower() not in WHOLE]
         self._folders: set[str] = set()  # of targets
         folders: set[int] = set()  # of targets in folders that are one: these are parts of them
-        for place, job in jobs:
-            ids.append(hash(place.id))
-            if job is None:
-                continue
-            for path in job.targets:
+        for task in tasks:
+            ids.append(hash(task.id))
+            for path in task.job.targets if task.job else ():
                 found = self.found(path)
                 self._folders.add(os.path.dirname(found))
                 targets.append(hash(file := self._folded(found)))
                 folders.update(map(hash, self._around(file)))
-            for file, _ in self._inputs_of(place, job):
+            for file, _ in self._inputs_of(task):
                 inputs.append(hash(file))
                 around.extend(map(hash, self._around(file)))
         self._inputs, self._targets = np.asarray(inputs), np.asarray(targets)
@@ -85,14 +81,16 @@ class Apart:
         if any(suffix + os.sep in file.lower() for suffix in WHOLE):
             yield from (str(each) for each in Path(file).parents if each.suffix.lower() in WHOLE)
 
-    def _inputs_of(self, place: Place, job: Job) -> Iterator[tuple[str, str]]:
+    def _inputs_of(self, task: Task) -> Iterator[tuple[str, str]]:
         """Yield the files that a job reads, each with the place that names it."""
-        for path in files_of(job):
-            yield self._name(path), place.where
-        if is_path(job.op):
+        if task.job is None:
+            return
+        for path in files_of(task.job):
+            yield self._name(path), task.where
+        if is_path(task.job.op):
             with contextlib.suppress(OSError, DmlError, ImportError):  # the check of the job notes them
-                for each in operation_of(job.op, self._directory).files:
-                    yield self._name(os.path.relpath(each, self._directory)), f"the op {job.op}"
+                for each in operation_of(task.job.op, self._directory).files:
+                    yield self._name(os.path.relpath(each, self._directory)), f"the op {task.job.op}"
 
     def uses(self, path: str | os.PathLike[str]) -> bool:
         """Return whether a job reads or writes a file, or a folder around it as one."""
@@ -104,42 +102,40 @@ class Apart:
         """Return what killed runs have left of targets, also of finished jobs: another worker did them."""
         return stray(self._folders, lambda file: bool((self._targets == hash(self._folded(file))).any()))
 
-    def checked(self) -> Iterator[_At]:
-        """Yield the jobs, and forget them; a job whose id is a duplicate is None. Conflicts are noted as errors."""
+    def checked(self) -> Iterator[Task]:
+        """Yield the tasks, and forget them; without the job if its id is a duplicate. Conflicts are noted as errors."""
         inputs: dict[str, str] = {}
         around: set[str] = set()
         written: set[str] = set()
-        for place, job in self._jobs if self._suspects else ():
-            if job is None:
-                continue
-            for file, where in self._inputs_of(place, job):
+        for task in self._tasks if self._suspects else ():
+            for file, where in self._inputs_of(task):
                 around.update(self._around(file))
                 if hash(file) in self._suspects:
                     inputs[file] = where
-            written.update(file for path in job.targets if hash(file := self._name(path)) in self._suspects)
-        targets: dict[str, _At] = {}
-        ids: dict[str, _At] = {}
-        for place, job in self._jobs.taken():
-            for path in job.targets if job and self._suspects else ():
+            files = map(self._name, task.job.targets if task.job else ())
+            written.update(file for file in files if hash(file) in self._suspects)
+        targets: dict[str, Task] = {}
+        ids: dict[str, Task] = {}
+        for task in self._tasks.taken():
+            for path in task.job.targets if task.job and self._suspects else ():
                 file = self._name(path)
                 if file in inputs:
-                    place.refuse("output", f"{path!r}, an input at {inputs[file]}", "a file that no job reads")
+                    task.refuse("output", f"{path!r}, an input at {inputs[file]}", "a file that no job reads")
                 if file in targets:
-                    place.refuse("output", *_twice(path, (place, job), targets[file], "another file"))
+                    task.refuse("output", *_twice(path, task, targets[file], "another file"))
                 if file in written:
-                    targets.setdefault(file, (place, job))
+                    targets.setdefault(file, task)
                 # A file in such a folder is a part of it: replacing the folder removes the file.
                 if any(folder in inputs or folder in written for folder in self._around(file)):
-                    place.refuse("output", f"{path!r}, within an input or an output", "a file outside of it")
+                    task.refuse("output", f"{path!r}, within an input or an output", "a file outside of it")
                 if file in around:
-                    place.refuse("output", f"{path!r}, which an input is within", "a folder without inputs")
-            again = bool(job and job.id in ids)
-            if job and again and not place.errors:
-                allowed = "a unique id; by default it is the output"
-                place.refuse("id", *_twice(job.id, (place, job), ids[job.id], allowed))
-            if hash(place.id) in self._ids:
-                ids.setdefault(place.id, (place, job))
-            yield place, None if again else job
+                    task.refuse("output", f"{path!r}, which an input is within", "a folder without inputs")
+            again = task.job is not None and task.id in ids
+            if again and not task.errors:
+                task.refuse("id", *_twice(task.id, task, ids[task.id], "a unique id; by default it is the output"))
+            if hash(task.id) in self._ids:
+                ids.setdefault(task.id, task)
+            yield replace(task, job=None) if again else task
 
 
 def is_case_blind(folder: str) -> bool:
@@ -159,9 +155,9 @@ def _repeated(hashes: Any) -> set[int]:
     return set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
 
 
-def _twice(text: str, job: _At, other: _At, allowed: str) -> tuple[str, str]:
+def _twice(text: str, task: Task, other: Task, allowed: str) -> tuple[str, str]:
     """Return what is wrong if two jobs share an output or an id. Jobs from the same line differ in their files."""
-    inputs = [each.inputs[""].spelled for _, each in (other, job) if each and "" in each.inputs]
-    if len(inputs) < 2 or job[0].where != other[0].where:
-        return f"{text!r}, as at {other[0].where}", allowed
+    inputs = [each.job.inputs[""].spelled for each in (other, task) if each.job and "" in each.job.inputs]
+    if len(inputs) < 2 or task.where != other.where:
+        return f"{text!r}, as at {other.where}", allowed
     return f"{text!r} for {inputs[0]!r} and for {inputs[1]!r}", "a text with {path} or {number}, which differ"

@@ -20,7 +20,7 @@ from dmlcpu.files import FileError, Identity, check_target
 from dmlcpu.files.base import Format
 from dmlcpu.files.formats import FORMATS, known, suffixes_where
 from dmlcpu.files.targets import LONGER, existing, folder_error
-from dmlcpu.files.web import RemoteError, in_time
+from dmlcpu.files.web import RemoteError, in_time, patience
 from dmlcpu.jobs.apart import Apart
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import Job, Task, Work, identities
@@ -45,26 +45,27 @@ class Checker:
     apart: Apart
     count_chunks: bool  # that zarr and HDF5 arrays lack
     estimates: dict[Any, Estimate] = field(default_factory=dict)
-    longest_name: Callable[[str], int] = field(default_factory=lambda: functools.cache(_longest_name))
-    folder_error: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(folder_error))
+    folder: Callable[[str], tuple[str | None, int]] = field(default_factory=lambda: functools.cache(_folder))
 
-    def task(self, place: Place, job: Job) -> Task:
-        """Return the task of a job, with its errors if it cannot run."""
-        if not job.is_remote:
-            return self._checked(place, job)
-        own = replace(place, errors=[])  # which a check that is late goes on to write to
+    def check(self, task: Task) -> Task:
+        """Return a task with what it reads and needs, or with its errors."""
+        assert task.job is not None
+        if not task.job.is_remote:
+            return self._checked(task, task.job)
+        own, job = replace(task, errors=[]), task.job  # a check that is late goes on to write to it
         try:
-            return in_time(lambda: self._checked(own, job))
+            with patience(self.settings.retries, self.settings.timeout):
+                return in_time(lambda: self._checked(own, job))
         except RemoteError as error:
-            place.refuse("inputs", str(error.strerror), "files that can be read")
-            return Task(place.where, place.id, place.errors, job)
+            task.refuse("inputs", str(error.strerror), "files that can be read")
+            return task
 
-    def _checked(self, place: Place, job: Job) -> Task:
-        operation = self._operation(place, job)
+    def _checked(self, task: Task, job: Job) -> Task:
+        operation = self._operation(task, job)
         if operation is None:
-            return Task(place.where, place.id, place.errors, job)
-        self._check_names(place, job, operation)
-        wanted = self._wanted(place, job, operation)
+            return task
+        self._check_names(task, job, operation)
+        wanted = self._wanted(task, job, operation)
         inputs: dict[str, Identity] = {}
         failure: Exception | None = None
         try:
@@ -75,21 +76,19 @@ class Checker:
         options: Any = {"memory": limits.memory, "count_chunks": self.count_chunks}
         with (
             limit_threads(limits.threads),  # the choice of kernels may depend on threads
-            contextlib.closing(open_arguments(job, operation, self.directory, place, **options)) as opened,
+            contextlib.closing(open_arguments(job, operation, self.directory, task, **options)) as opened,
         ):
             for name, count in opened.missing_chunks.items() if self.settings.require_chunks else ():
                 what = "has no list of chunks" if count is None else f"lacks {count} of its chunks"
                 found = f"{named_inputs(job, operation)[name].spelled!r}, which {what}"
-                place.refuse(f"inputs.{name}", found, "all chunks, as they are required")
-            if failure and not place.errors:
-                place.refuse("inputs", str(failure), "files that can be read")
-            work = None if place.errors else self._fit(place, job, operation, opened, wanted)
-        return Task(place.where, place.id, place.errors, job, *((inputs, work, self._places(job)) if work else ()))
-
-    def _places(self, job: Job) -> dict[str, str]:
-        """Return where outputs are to which links lead."""
-        here, files = self.apart.here, {path: self.apart.found(path) for path in job.targets}
-        return {path: file for path, file in files.items() if file != os.path.normpath(os.path.join(here, path))}
+                task.refuse(f"inputs.{name}", found, "all chunks, as they are required")
+            if failure and not task.errors:
+                task.refuse("inputs", str(failure), "files that can be read")
+            if not task.errors and (work := self._fit(task, job, operation, opened, wanted)):
+                task.inputs, task.work = inputs, work
+                named = {path: os.path.normpath(os.path.join(self.apart.here, path)) for path in job.targets}
+                task.places = {path: file for path in named if (file := self.apart.found(path)) != named[path]}
+        return task
 
     def _operation(self, place: Place, job: Job) -> Operation | None:
         try:
@@ -135,11 +134,11 @@ class Checker:
             elif operation.form and os.path.basename(path) in ("", os.curdir, os.pardir):
                 place.refuse("output", repr(path), "a path that ends with the name of the folder")
             file = os.path.join(self.directory, path)
-            reason = self.folder_error(os.path.dirname(file)) or _target_error(file, found)
-            if reason:
+            reason, longest = self.folder(os.path.dirname(file))
+            length, most = len(os.fsencode(os.path.basename(file))), longest - LONGER
+            if reason or (reason := _target_error(file, found)):
                 place.refuse("output", f"{path!r}: {reason}", "a file in a folder that can be written to")
-            length, most = len(os.fsencode(os.path.basename(file))), self.longest_name(os.path.dirname(file)) - LONGER
-            if length > most and not reason:
+            elif length > most:
                 allowed = f"at most {most}, as its temporary name is {LONGER} longer"
                 place.refuse("output", f"{path!r}, a name of {length} bytes", allowed)
         return tuple(name for name in operation.results if name in wanted)
@@ -228,9 +227,9 @@ class Checker:
         place.refuse(f"{member}.{path}", found, allowed)
 
 
-def _longest_name(folder: str) -> int:
-    """Return how many bytes a name in a folder may have, which need not exist yet."""
-    return os.pathconf(existing(folder), "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
+def _folder(folder: str) -> tuple[str | None, int]:
+    """Return why no file can be made in a folder, or None, and the bytes of its longest name. It need not exist."""
+    return folder_error(folder), os.pathconf(existing(folder), "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
 
 
 def _target_error(file: str, form: Format | None) -> str | None:

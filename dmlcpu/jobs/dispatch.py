@@ -5,6 +5,7 @@ import math
 import os
 import pickle
 import queue
+import re
 import threading
 import time
 import traceback
@@ -119,24 +120,22 @@ def at_most(seconds: float, item: int) -> Iterator[None]:
     """Send an item to the coordinator, and end this process, if a block takes longer: no kernel can be interrupted."""
     over = threading.Event()
 
-    def spent() -> float:
-        return time.monotonic() - _compiled()
-
     def watch() -> None:
-        end = spent() + seconds
-        while True:
-            wait, looked, computed = min(max(end - spent(), 0.01), _LOOK), time.monotonic(), time.process_time()
+        left = seconds
+        while left > 0:
+            wait = max(0.01, min(left, _LOOK))
+            looked, computed, compiled = time.monotonic(), time.process_time(), _compiled()
             if over.wait(wait):
                 return
-            late = time.monotonic() - looked - wait
+            passed = time.monotonic() - looked
+            late = passed - wait
             if late > _PAUSE and time.process_time() - computed < _BUSY * late:
-                end += late
-            if spent() < end:
-                continue
-            if _coordinator is not None:
-                with contextlib.suppress(OSError):  # of a coordinator that is gone
-                    _coordinator.send(item)
-            os._exit(1)
+                passed = wait
+            left -= passed - (_compiled() - compiled)
+        if _coordinator is not None:
+            with contextlib.suppress(OSError):  # of a coordinator that is gone
+                _coordinator.send(item)
+        os._exit(1)
 
     thread = threading.Thread(target=watch, name="dmlcpu-deadline", daemon=True)
     thread.start()
@@ -201,7 +200,12 @@ class Dispatcher:
         if self.broken:
             if self.in_flight:  # these end at once
                 return
-            self._count_death()
+            self.deaths = 0 if self.late else self.deaths + 1
+            most = _CAUSES * (self.retries + 2)
+            if self.deaths >= most:
+                found = f"workers died {most} times in a row ({self.broken}), and no job was finished meanwhile"
+                allowed = "; allowed: more memory, or fewer workers" if "SIGKILL" in self.broken else ""
+                raise WorkerError(found + allowed)
             self.workers.renew(self.broken)
             self.broken = ""
             self.late.clear()
@@ -212,14 +216,6 @@ class Dispatcher:
             self._submit(tuple(self.waiting.popleft() for _ in range(min(size, len(self.waiting)))), alone=False)
         if self.suspects and not self.waiting and not self.in_flight and not self.broken:
             self._submit(self.suspects.popleft(), alone=True)
-
-    def _count_death(self) -> None:
-        self.deaths = 0 if self.late else self.deaths + 1
-        most = _CAUSES * (self.retries + 2)
-        if self.deaths >= most:
-            found = f"workers died {most} times in a row ({self.broken}), and no job was finished meanwhile"
-            reason = "; allowed: more memory, or fewer workers" if "SIGKILL" in self.broken else ""
-            raise WorkerError(found + reason)
 
     def _submit(self, positions: tuple[int, ...], *, alone: bool) -> None:
         # Pickled here: Dask would look for tasks and futures in it.
@@ -292,10 +288,9 @@ def death_of(error: BaseException) -> str | None:
     if not isinstance(error, BrokenExecutor):
         return None
     # loky's message has "The exit codes of the workers are {SIGKILL(-9), EXIT(3)}".
-    _, _, codes = str(error).partition("workers are {")
-    name, _, code = codes.partition("}")[0].partition(", ")[0].rstrip(")").partition("(")
-    if not code:
+    match = re.search(r"workers are {(?P<name>[^(]*)\((?P<signal>-?)(?P<code>\d+)\)", str(error))
+    if not match:
         return "worker died"
-    if name.startswith("SIG"):
-        return f"worker killed by {name}"
-    return f"worker killed by signal {code[1:]}" if code.startswith("-") else f"worker exited with code {code}"
+    if not match["signal"]:
+        return f"worker exited with code {match['code']}"
+    return f"worker killed by {match['name'] if match['name'].startswith('SIG') else 'signal ' + match['code']}"

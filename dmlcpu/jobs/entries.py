@@ -27,19 +27,15 @@ DEEPEST = 64  # nested lists: as many as a NumPy array has dimensions
 _HEADER = re.compile(r"^\s*\[\[\s*job\s*\]\]", re.MULTILINE)
 
 
-class Entry(NamedTuple):
-    """A job as a file gives it, or a pattern for several, with the defaults filled in."""
-
-    place: Place
-    members: dict[str, Any]
-
-
 class Listing(NamedTuple):
-    """Entries, which are read once, and the folder of relative paths."""
+    """Entries, which are read once, and the folder of relative paths.
+
+    An entry is a job as a file gives it, or a pattern for several: its place, and its members with defaults filled in.
+    """
 
     source: str
     directory: Path
-    entries: Iterable[Entry]
+    entries: Iterable[tuple[Place, dict[str, Any]]]
 
 
 def is_stream(jobs: str | os.PathLike[str]) -> bool:
@@ -159,7 +155,7 @@ def _tables(path: Path) -> Iterator[tuple[Place, Any]]:
         yield Place(f"{path}:{starts[number]}" if len(starts) == len(tables) else f"{path}: job {number + 1}"), table
 
 
-def _with_defaults(found: Iterable[tuple[Place, Any]]) -> Iterator[Entry]:
+def _with_defaults(found: Iterable[tuple[Place, Any]]) -> Iterator[tuple[Place, dict[str, Any]]]:
     """Yield the jobs, each with the defaults before it filled in."""
     defaults: dict[str, Any] = {}
     for place, members in found:
@@ -170,7 +166,7 @@ def _with_defaults(found: Iterable[tuple[Place, Any]]) -> Iterator[Entry]:
             members, defaults = None, {}
         if not place.errors:
             _check(members, place)
-        yield Entry(place, _merged(defaults, members) if not place.errors else {})
+        yield place, {} if place.errors else _merged(defaults, members)
 
 
 def _check(members: Any, place: Place, before: str = "") -> bool:

@@ -87,7 +87,7 @@ class Place:
     where: str
     id: str = ""
     errors: list[JobFault] = field(default_factory=list)
-    options: Callable[[str], str] | None = None  # how a command spells the members of its jobs
+    options: Callable[[str], str] | None = field(default=None, kw_only=True)  # how a command spells jobs' members
 
     def refuse(self, field: str, found: str, allowed: str) -> None:
         """Note an error."""

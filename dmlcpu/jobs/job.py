@@ -6,6 +6,7 @@ import os
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +17,12 @@ from dmlcpu.common.secrets import without_secrets
 from dmlcpu.files import FileError, Identity, identity
 from dmlcpu.files.remote import file_and_name, is_remote, local, located, matching, naming, without_query
 from dmlcpu.files.web import in_time
-from dmlcpu.jobs.entries import DEEPEST, Entry, Listing
-from dmlcpu.jobs.faults import JobFault, Place
+from dmlcpu.jobs.entries import DEEPEST, Listing
+from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.operations import canonical, is_path, operation_of
 
 _DOTS = re.compile(r"//|/\.|^\.|/$|^$")  # where a path may have another spelling
+_MAGIC = re.compile(r"[*?[]")  # where a pattern begins to match names
 _NOTHING: Mapping[str, Any] = {}
 
 _NAME = "::"  # between a file and the name of an array in it
@@ -48,9 +50,8 @@ class FileInput(NamedTuple):
 
 
 class Job(NamedTuple):
-    """One operation on named files."""  # a tuple, as Task: ten thousand are sent to other processes
+    """One operation on named files."""
 
-    id: str
     op: str
     inputs: Mapping[str, FileInput]  # "": the file of a glob, before its argument is known
     attrs: Mapping[str, Any]  # arguments given by value
@@ -58,7 +59,7 @@ class Job(NamedTuple):
 
     @property
     def description(self) -> dict[str, Any]:
-        """The job in one form, however it was written, without its id."""
+        """The job in one form, however it was written."""
         return {
             "op": canonical(self.op),
             "inputs": {name: each.described for name, each in sorted(self.inputs.items())},
@@ -94,84 +95,72 @@ class Work(NamedTuple):
     missing_chunks: Mapping[str, int | None] = _NOTHING  # of inputs that lack any, if counted; None: unknown
 
 
-class Task(NamedTuple):
-    """A job that is not done, on its way from the check to its outcome, whichever process carries it out."""
+@dataclass(slots=True)
+class Task(Place):
+    """A job on its way from its entry to its outcome, whichever process carries it out. With errors it cannot run."""
 
-    where: str  # the file and line of the job
-    id: str
-    errors: list[JobFault]  # with any, the job cannot run
-    job: Job | None  # None: its entry has errors
-    inputs: Mapping[str, Identity] = _NOTHING  # its files as they were when they were checked
-    work: Work = Work()
-    places: Mapping[str, str] = _NOTHING  # of outputs to which links lead: where these are
+    job: Job | None = None  # None: its entry has errors, or its id is another's
+    inputs: Mapping[str, Identity] = field(default_factory=dict)  # its files as they were when they were checked
+    work: Work = field(default_factory=Work)
+    places: Mapping[str, str] = field(default_factory=dict)  # of outputs to which links lead: where these are
 
 
-def jobs_of(listing: Listing) -> Iterator[tuple[Place, Job | None]]:
-    """Yield the jobs, in order, each with its place; None: the place has errors."""
-    for entry in listing.entries:
-        if entry.place.errors:
-            yield entry.place, None
-        elif "glob" in entry.members or "files" in entry.members:
-            yield from _for_each_file(entry, listing.directory)
+def tasks_of(listing: Listing) -> Iterator[Task]:
+    """Yield a task for each job, in order, or for an entry with errors."""
+    for place, members in listing.entries:
+        if "glob" in members or "files" in members:
+            yield from _for_each_file(place, members, listing.directory)
         else:
-            yield entry.place, _job(entry.place, entry.members, listing.directory, None, None)
+            yield _task(place, members, listing.directory)
 
 
-def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job | None]]:
-    """Yield a job for each file of a glob or a list."""
-    pattern, paths = entry.members.get("glob"), entry.members.get("files", [])
+def _for_each_file(place: Place, members: dict[str, Any], directory: Path) -> Iterator[Task]:
+    """Yield a task for each file of a glob or a list."""
+    pattern, paths = members.get("glob"), members.get("files", [])
     if pattern is not None:
         pattern = local(pattern)
         if paths:
-            entry.place.refuse("files", "given together with glob", "one of both")
-        paths = _matching(entry, pattern, directory)
-        if not paths and not entry.place.errors:
-            entry.place.refuse("glob", f"{pattern!r}, which matches no file", f"a pattern of files in {directory}")
-    for field, path in _outputs(entry.members.get("output", {})).items() if len(paths) > 1 else ():
+            place.refuse("files", "given together with glob", "one of both")
+        paths = _matching(place, pattern, directory)
+        if not paths and not place.errors:
+            place.refuse("glob", f"{pattern!r}, which matches no file", f"a pattern of files in {directory}")
+    for member, path in _outputs(members.get("output", {})).items() if len(paths) > 1 else ():
         if "{" not in path:  # it would be the same file for all
             allowed = "a path with {stem} or {path}, which gives each input another file"
-            entry.place.refuse(field, f"{path!r} for {len(paths)} inputs", allowed)
-    if entry.place.errors:
-        yield entry.place, None
+            place.refuse(member, f"{path!r} for {len(paths)} inputs", allowed)
+    if place.errors:
+        yield _task(place, {}, directory)
         return
-    base = _fixed_part(naming(pattern)) if pattern is not None else ""
+    # The folder that a pattern starts from.
+    base = str(Path(os.path.dirname(_MAGIC.split(naming(pattern))[0]))) if pattern is not None else ""
 
-    def found() -> Iterator[tuple[str, Place, Job | None]]:
+    def found() -> Iterator[tuple[str, Task]]:
         for number, path in enumerate(paths):
-            place = Place(entry.place.where, options=entry.place.options)
             file = FileInput(path) if pattern is not None else FileInput(*split_name(path, directory))
-            placeholders = _placeholders(path, file, base, number)
-            yield path, place, _job(place, entry.members, directory, placeholders, file)
+            yield path, _task(place, members, directory, _placeholders(path, file, base, number), file)
 
     made: set[str] = set()  # outputs that the pattern matches: they are no inputs
-    if pattern is not None and _may_match(entry.members.get("output", ""), base):
+    if pattern is not None and _may_match(members.get("output", ""), base):
         matched = set(map(_normal, paths))
-        made.update(target for _, _, job in found() if job for target in job.targets if target in matched)
+        made.update(target for _, task in found() if task.job for target in task.job.targets if target in matched)
         del matched
-    yield from ((place, job) for path, place, job in found() if _normal(path) not in made)
+    yield from (task for path, task in found() if _normal(path) not in made)
 
 
-def _matching(entry: Entry, pattern: str, directory: Path) -> list[str]:
+def _matching(place: Place, pattern: str, directory: Path) -> list[str]:
     if not is_remote(pattern):
         return sorted(glob.glob(pattern, root_dir=directory, recursive=True))
     try:
         return in_time(lambda: matching(pattern, directory))
     except (OSError, MissingExtraError) as error:
         reason = getattr(error, "strerror", None) or error
-        entry.place.refuse("glob", f"{pattern!r}: {reason}", "a pattern of files that can be listed")
+        place.refuse("glob", f"{pattern!r}: {reason}", "a pattern of files that can be listed")
         return []
 
 
 def _outputs(output: str | Mapping[str, str]) -> dict[str, str]:
     """Return the files of an output by the members that name them."""
     return {"output": output} if isinstance(output, str) else {f"output.{name}": path for name, path in output.items()}
-
-
-def _fixed_part(pattern: str) -> str:
-    """Return the folder that a pattern starts from."""
-    parts = Path(pattern).parts
-    fixed = [i for i, part in enumerate(parts) if any(sign in part for sign in "*?[")]
-    return str(Path(*parts[: fixed[0]])) if fixed else str(Path(pattern).parent)
 
 
 def _may_match(output: str | Mapping[str, str], base: str) -> bool:
@@ -197,43 +186,49 @@ def split_name(path: str, directory: Path) -> tuple[str, str | None]:
     return (file, name) if name is not None and not os.path.exists(located(directory, path)) else (path, None)
 
 
-def _job(
-    place: Place, members: dict[str, Any], directory: Path, placeholders: dict[str, str] | None, file: FileInput | None
-) -> Job | None:
-    """Return the job that members describe, or None with errors noted. file: of a pattern, with its placeholders."""
-    for name in ("op", "output"):
+def _task(
+    place: Place,
+    members: dict[str, Any],
+    directory: Path,
+    placeholders: dict[str, str] | None = None,
+    file: FileInput | None = None,
+) -> Task:
+    """Return a task with the job that members describe, or with errors. file: of a pattern, with its placeholders."""
+    task = Task(place.where, errors=[*place.errors], options=place.options)
+    if task.errors:
+        return task
+    for name, needed in _NEEDED.items():
         if name not in members:
-            place.refuse(name, "missing", _NEEDED[name])
+            task.refuse(name, "missing", needed)
     for name in members["inputs"].keys() & members["attrs"].keys():
-        place.refuse(f"attrs.{name}", "also given in inputs", "one of both")
-    if place.errors:
-        return None
-    fill = functools.partial(_filled, place, placeholders)
+        task.refuse(f"attrs.{name}", "also given in inputs", "one of both")
+    if task.errors:
+        return task
+    fill = functools.partial(_filled, task, placeholders)
     output = members["output"]
-    targets = {field: _normal(fill(path, field)) for field, path in _outputs(output).items()}
-    place.id = without_secrets(fill(members["id"], "id") if "id" in members else ", ".join(targets.values()))
+    targets = {member: _normal(fill(path, member)) for member, path in _outputs(output).items()}
+    task.id = without_secrets(fill(members["id"], "id") if "id" in members else ", ".join(targets.values()))
     inputs, attrs = {}, dict(members["attrs"])
     for name, value in members["inputs"].items():
         if isinstance(value, str | dict):
-            inputs[name] = _file_input(place, f"inputs.{name}", value, directory, fill)
+            inputs[name] = _file_input(task, f"inputs.{name}", value, directory, fill)
         else:
             attrs[name] = value
     for name, value in attrs.items():
         if not _is_json(value, DEEPEST):
-            place.refuse(f"attrs.{name}", f"{value!r:.80}", "numbers, text, true, false, null, or lists of them")
+            task.refuse(f"attrs.{name}", f"{value!r:.80}", "numbers, text, true, false, null, or lists of them")
     if file is not None:
         inputs[""] = file
     named = {f"inputs.{name}" if name else "files": each.path for name, each in inputs.items()}
-    for field, path in {"op": members["op"], **targets}.items():
-        if is_remote(path):
-            place.refuse(field, repr(path), "a file of this machine (only inputs are read from elsewhere)")
-    for field, path in {"op": members["op"], **named, **targets}.items():
+    for member, path in {"op": members["op"], **named, **targets}.items():
+        if member not in named and is_remote(path):
+            task.refuse(member, repr(path), "a file of this machine (only inputs are read from elsewhere)")
         if not _can_be_named(path):
-            place.refuse(field, repr(path), "a name that a file can have")
-    if place.errors:
-        return None
-    files = targets["output"] if isinstance(output, str) else {name: targets[f"output.{name}"] for name in output}
-    return Job(place.id, members["op"], inputs, attrs, files)
+            task.refuse(member, repr(path), "a name that a file can have")
+    if not task.errors:
+        files = targets["output"] if isinstance(output, str) else {name: targets[f"output.{name}"] for name in output}
+        task.job = Job(members["op"], inputs, attrs, files)
+    return task
 
 
 def _is_json(value: Any, deepest: int) -> bool:
@@ -312,8 +307,7 @@ def identities(job: Job, directory: Path, *, content: bool, settled: bool = Fals
         try:
             found[path] = identity(file, content=False, settled=settled, within=within)
             if content and path in own:  # many jobs share it: it is read once
-                now = os.stat(file)
-                found[path] |= _content(file, (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
+                found[path] |= _content(file, *found[path].values())
             elif content:
                 found[path] |= identity(file, content=True, within=within)
         except OSError as error:
@@ -325,5 +319,5 @@ def identities(job: Job, directory: Path, *, content: bool, settled: bool = Fals
 
 
 @functools.lru_cache(maxsize=256)
-def _content(file: str, _state: tuple[int, ...]) -> Identity:
+def _content(file: str, *_state: int) -> Identity:
     return identity(file, content=True)

@@ -70,11 +70,10 @@ class Manifest:
         try:
             if fcntl is not None:
                 fcntl.flock(self.lines.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.close()
-            raise ManifestError(f"{self.path} is in use by another run") from None
         except OSError as error:
             self.close()
+            if isinstance(error, BlockingIOError):
+                raise ManifestError(f"{self.path} is in use by another run") from None
             if is_new:
                 self.path.unlink()
             found = f"{self.path} cannot be locked ({error.strerror})"

@@ -90,10 +90,7 @@ def operation_of(op: str, directory: Path) -> Operation:
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise OSError(errno.EINVAL, "a pipe or a device", str(path))  # which could block forever
         return _loaded(path)
-    name = canonical(op)
-    if name not in OPERATORS and name not in _ENTERED:
-        raise LookupError(f"{', '.join(OPERATORS)}, a DxDispatch model (.json), a saved index ({INDEX}) or {BUILD}")
-    return _named(name)
+    return _named(canonical(op))
 
 
 def _loaded(path: Path) -> Operation:
@@ -121,6 +118,8 @@ def _entered(op: str) -> Any:
 
 @functools.cache
 def _named(name: str) -> Operation:
+    if name not in OPERATORS and name not in _ENTERED:
+        raise LookupError(f"{', '.join(OPERATORS)}, a DxDispatch model (.json), a saved index ({INDEX}) or {BUILD}")
     operation: Operation = OperatorOperation(name) if name in OPERATORS else _entered(name)()
     return operation
 

@@ -15,13 +15,13 @@ from dmlcpu.files.web import in_time, patience
 from dmlcpu.jobs.apart import Apart
 from dmlcpu.jobs.check import Checker
 from dmlcpu.jobs.entries import Jobs, PathLike, is_stream, of_this_machine, read_jobs
-from dmlcpu.jobs.faults import JobFault, Place
-from dmlcpu.jobs.job import Job, Task, identities, jobs_of
+from dmlcpu.jobs.faults import JobFault
+from dmlcpu.jobs.job import Job, Task, identities, tasks_of
 from dmlcpu.jobs.limits import Settings
 from dmlcpu.jobs.lines import as_line
 from dmlcpu.jobs.manifest import DONE, FAILED, Manifest, Record
 from dmlcpu.jobs.operations import version_of
-from dmlcpu.jobs.packed import PackedJobs, Tasks
+from dmlcpu.jobs.packed import Tasks
 from dmlcpu.jobs.progress import Progress
 
 
@@ -62,8 +62,8 @@ def prepare(jobs: Jobs, settings: Settings, progress: Progress, *, lock: bool) -
     listing = read_jobs(jobs, settings.directory)
     waits = functools.partial(patience, settings.retries, settings.timeout)
     with waits():
-        packed = PackedJobs(jobs_of(listing))
-    apart, options = Apart(packed, listing.directory), packed.options
+        tasks = Tasks(tasks_of(listing))
+    apart = Apart(tasks, listing.directory)
     path = manifest_of(jobs, settings.manifest)
     if path and apart.uses(path):
         raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
@@ -73,25 +73,20 @@ def prepare(jobs: Jobs, settings: Settings, progress: Progress, *, lock: bool) -
     records: Mapping[str, Record] = recorded.records if recorded else {}
     checker = Checker(listing.directory, settings, apart, count_chunks=settings.require_chunks or not lock)
 
-    def check(task: Task) -> Task:
-        assert task.job is not None
-        with waits():
-            return checker.task(Place(task.where, task.id, options=options), task.job)
-
     todo, before, out = Tasks(), 0, 0
     close = recorded.close if recorded else lambda: None
     with OnFailure(close), waits():
-        for place, job in progress.checking(apart.checked(), len(packed)):
-            sound, record = None if place.errors else job, records.get(place.id, {})
-            if sound and not settings.force and is_done(record, sound, listing.directory, settings.content_hash):
+        for task in progress.checking(apart.checked(), len(tasks)):
+            job, record = task.job, records.get(task.id, {})
+            if task.errors or job is None:
+                todo.append(task)
+            elif not settings.force and is_done(record, job, listing.directory, settings.content_hash):
                 before += 1
-            elif sound and settings.retry_failed and record.get("outcome") != FAILED:
+            elif settings.retry_failed and record.get("outcome") != FAILED:
                 out += 1
-            elif sound and not settings.check_as_you_go:
-                todo.append(checker.task(place, sound))
             else:
-                todo.append(Task(place.where, place.id, place.errors, job))
-    later = check if settings.check_as_you_go else None
+                todo.append(task if settings.check_as_you_go else checker.check(task))
+    later = checker.check if settings.check_as_you_go else None
     return Prepared(listing.source, listing.directory, todo, apart, before, out, recorded, later)
 
 
@@ -146,5 +141,4 @@ def _same_output(before: Any, file: str) -> bool:
         return True
     if not isinstance(before, dict) or "sha256" not in before:
         return False
-    content = identity(file, content=True)
-    return content.items() <= before.items()
+    return identity(file, content=True).items() <= before.items()

@@ -1,16 +1,15 @@
 """`jobs_status`: what the manifest records of a list of jobs, without running or checking any."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from dmlcpu.common.faults import alike, printable
 from dmlcpu.errors import DmlError
 from dmlcpu.jobs.apart import Apart
 from dmlcpu.jobs.entries import Jobs, PathLike, read_jobs
-from dmlcpu.jobs.faults import Place, first_names
-from dmlcpu.jobs.job import Job, jobs_of
-from dmlcpu.jobs.manifest import DONE, FAILED, Manifest, Record
-from dmlcpu.jobs.packed import PackedJobs
+from dmlcpu.jobs.faults import first_names
+from dmlcpu.jobs.job import tasks_of
+from dmlcpu.jobs.manifest import DONE, FAILED, Manifest
+from dmlcpu.jobs.packed import Tasks
 from dmlcpu.jobs.prepare import is_done, manifest_of
 
 _SLOWEST = 5  # jobs that are named
@@ -110,31 +109,25 @@ def jobs_status(
     if path is None:
         raise DmlError("jobs_status", "manifest", "missing", "a file, as these jobs have none by default")
     listing = read_jobs(jobs, directory)
-    packed = PackedJobs(jobs_of(listing))
+    tasks = Tasks(tasks_of(listing))
     records = Manifest(path, lock=False).records
     counts = dict.fromkeys(("done", "failed", "stale", "never_run", "not_right"), 0)
     seconds: list[tuple[str, float]] = []
     kinds: dict[str, list[str]] = {}  # of errors, with the ids of the jobs
-    for place, job in Apart(packed, listing.directory).checked():
-        record = records.get(place.id, {})
-        state = _state(place, job, record, listing.directory, content_hash)
-        counts[state] += 1
-        if state == "not_right":  # the record is another's, which has the same id
+    for task in Apart(tasks, listing.directory).checked():
+        if task.errors or task.job is None:  # a record may be another's, which has the same id
+            counts["not_right"] += 1
             continue
+        record = records.get(task.id, {})
         if isinstance(took := record.get("seconds"), float) and took > 0:  # not 0: jobs that could not begin
-            seconds.append((place.id, took))
-        if state == "failed":
-            kinds.setdefault(alike(str(record.get("error"))), []).append(place.id)
+            seconds.append((task.id, took))
+        if record.get("outcome") == DONE:
+            counts["done" if is_done(record, task.job, listing.directory, content_hash) else "stale"] += 1
+        elif record.get("outcome") == FAILED:
+            counts["failed"] += 1
+            kinds.setdefault(alike(str(record.get("error"))), []).append(task.id)
+        else:
+            counts["never_run"] += 1
     slowest = sorted(seconds, key=lambda each: -each[1])[:_SLOWEST]
     by_count = dict(sorted(kinds.items(), key=lambda kind: -len(kind[1])))
-    return JobsStatus(len(packed), **counts, slowest=slowest, errors=by_count)
-
-
-def _state(place: Place, job: Job | None, record: Record, directory: Path, content_hash: bool) -> str:
-    if job is None or place.errors:
-        return "not_right"
-    if record.get("outcome") == FAILED:
-        return "failed"
-    if record.get("outcome") != DONE:
-        return "never_run"
-    return "done" if is_done(record, job, directory, content_hash) else "stale"
+    return JobsStatus(len(tasks), **counts, slowest=slowest, errors=by_count)

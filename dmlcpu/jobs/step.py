@@ -110,7 +110,7 @@ class Step:
             lasting = isinstance(cause, _LASTING) or getattr(cause, "errno", None) in _LASTING_NUMBERS
             self.may_pass = isinstance(cause, OSError) and not lasting
             if _log.isEnabledFor(logging.DEBUG):
-                _log.debug("%s failed\n%s", self._job.id, without_secrets("".join(traceback.format_exception(error))))
+                _log.debug("%s failed\n%s", self.task.id, without_secrets("".join(traceback.format_exception(error))))
         finally:
             self._seconds += time.perf_counter() - start
 
@@ -147,19 +147,16 @@ class Step:
             if self.task.work.block_bytes is None:
                 self._results = self._operation.run(self._arguments)
                 self._arguments = {}
-            else:
-                self._compute_in_blocks(self.task.work.block_bytes, stopping)
-
-    def _compute_in_blocks(self, memory: int, stopping: Callable[[], bool]) -> None:
-        assert self._opened is not None
-        unwanted: Any = SimpleNamespace(write=lambda region, block: None)
-        sinks: dict[str, Sink] = dict.fromkeys(self._operation.results, unwanted)
-        known = {name: tensor for name, tensor in self.task.work.results.items() if tensor}
-        for path, tensors in self._tensors_of_files(known).items():
-            sinks |= self._create(path, tensors).sinks
-        arguments = self._opened.for_blocks(self._on_read)
-        self._operation.run_in_blocks(arguments, sinks, memory, stopping)
-        self.close()
+                return
+            assert self._opened is not None
+            unwanted: Any = SimpleNamespace(write=lambda region, block: None)
+            sinks: dict[str, Sink] = dict.fromkeys(self._operation.results, unwanted)
+            known = {name: tensor for name, tensor in self.task.work.results.items() if tensor}
+            for path, tensors in self._tensors_of_files(known).items():
+                sinks |= self._create(path, tensors).sinks
+            arguments = self._opened.for_blocks(self._on_read)
+            self._operation.run_in_blocks(arguments, sinks, self.task.work.block_bytes, stopping)
+            self.close()
 
     def write(self) -> None:
         """Write the results under temporary names, unless that is done already."""

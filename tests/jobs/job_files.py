@@ -15,7 +15,7 @@ import pytest
 import dmlcpu
 from dmlcpu.batch import BatchResult, run_jobs
 from dmlcpu.jobs.manifest import Manifest
-from dmlcpu.jobs.outcomes import JobsRun
+from dmlcpu.jobs.run import JobsRun
 
 ROOT = Path(dmlcpu.__file__).parents[1]
 

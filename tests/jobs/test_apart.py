@@ -7,18 +7,17 @@ import pytest
 
 from dmlcpu.jobs import apart as apart_module
 from dmlcpu.jobs.apart import Apart
-from dmlcpu.jobs.faults import Place
-from dmlcpu.jobs.job import FileInput, Job
-from dmlcpu.jobs.packed import PackedJobs
+from dmlcpu.jobs.job import FileInput, Job, Task
+from dmlcpu.jobs.packed import Tasks
 
 
 def found(folder: Path, *jobs: tuple[str, str]) -> list[str]:
     """Return what is wrong with jobs that read and write a file each."""
-    made = [Job(f"id{n}", "top_k", {"x": FileInput(x)}, {"k": 1}, y) for n, (x, y) in enumerate(jobs)]
-    packed = PackedJobs((Place(f"jobs:{number}", job.id), job) for number, job in enumerate(made))
-    pairs = list(Apart(packed, folder).checked())
-    assert [job for _, job in pairs] == made
-    return [f"{place.id}: {fault.found}" for place, _ in pairs for fault in place.errors]
+    made = [Job("top_k", {"x": FileInput(x)}, {"k": 1}, y) for x, y in jobs]
+    packed = Tasks(Task(f"jobs:{number}", f"id{number}", [], job) for number, job in enumerate(made))
+    tasks = list(Apart(packed, folder).checked())
+    assert [task.job for task in tasks] == made
+    return [f"{task.id}: {fault.found}" for task in tasks for fault in task.errors]
 
 
 CASES = [
@@ -45,8 +44,8 @@ def test_other_texts_may_have_the_same_hash(
 
 
 def test_a_file_that_jobs_use(tmp_path: Path) -> None:
-    job = Job("id", "top_k", {"x": FileInput("a.npy")}, {"k": 1}, "out/b.npy")
-    jobs = Apart(PackedJobs([(Place("jobs", "id"), job)]), tmp_path)
+    job = Job("top_k", {"x": FileInput("a.npy")}, {"k": 1}, "out/b.npy")
+    jobs = Apart(Tasks([Task("jobs", "id", [], job)]), tmp_path)
     assert jobs.uses(tmp_path / "a.npy")
     assert jobs.uses(tmp_path / "out" / ".." / "out" / "b.npy")
     assert not jobs.uses(tmp_path / "c.npy")
@@ -54,8 +53,8 @@ def test_a_file_that_jobs_use(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["x.zarr/log", "o.zarr/log"])
 def test_a_file_in_a_folder_that_is_replaced_or_read_as_one(tmp_path: Path, file: str) -> None:
-    job = Job("id", "top_k", {"x": FileInput("x.zarr")}, {"k": 1}, "o.zarr")
-    jobs = Apart(PackedJobs([(Place("jobs", "id"), job)]), tmp_path)
+    job = Job("top_k", {"x": FileInput("x.zarr")}, {"k": 1}, "o.zarr")
+    jobs = Apart(Tasks([Task("jobs", "id", [], job)]), tmp_path)
     assert jobs.uses(tmp_path / file)
     assert not jobs.uses(tmp_path / "other.zarr" / "log")
 
@@ -78,13 +77,13 @@ def test_names_that_a_file_system_takes_for_one(
 
 
 def test_strays_of_names_in_capitals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = Job("id", "top_k", {"x": FileInput("a.npy")}, {"k": 1}, "out/B.npy")
+    job = Job("top_k", {"x": FileInput("a.npy")}, {"k": 1}, "out/B.npy")
     left = tmp_path / "out" / ".b.npy.0123456789ab.part"
     left.parent.mkdir()
     left.touch()
-    assert Apart(PackedJobs([(Place("jobs", "id"), job)]), tmp_path).strays() == []
+    assert Apart(Tasks([Task("jobs", "id", [], job)]), tmp_path).strays() == []
     monkeypatch.setattr(apart_module, "is_case_blind", lambda _: True)
-    assert Apart(PackedJobs([(Place("jobs", "id"), job)]), tmp_path).strays() == [left]
+    assert Apart(Tasks([Task("jobs", "id", [], job)]), tmp_path).strays() == [left]
 
 
 def test_a_folder_that_is_blind_to_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

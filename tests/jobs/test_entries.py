@@ -31,11 +31,11 @@ def listed(listing: Listing) -> Listing:
 
 def members(listing: Listing) -> list[dict[str, Any]]:
     assert not faults(listing)
-    return [entry.members for entry in listing.entries]
+    return [members for _, members in listing.entries]
 
 
 def faults(listing: Listing) -> list[str]:
-    return [f"{fault}".replace("\\", "/") for entry in listing.entries for fault in entry.place.errors]
+    return [f"{fault}".replace("\\", "/") for place, _ in listing.entries for fault in place.errors]
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -69,16 +69,16 @@ def test_both_formats_say_the_same(tmp_path: Path, entries: list[dict[str, Any]]
 def test_places(tmp_path: Path) -> None:
     line = json.dumps(JOB)
     listing = read(tmp_path, f"\ufeff{line}\r\n\r\n   \n{line}\n{line}")
-    assert [entry.place.where for entry in listing.entries] == [f"{tmp_path / 'jobs.jsonl'}:{n}" for n in (1, 4, 5)]
+    assert [place.where for place, _ in listing.entries] == [f"{tmp_path / 'jobs.jsonl'}:{n}" for n in (1, 4, 5)]
     assert (listing.source, listing.directory) == (str(tmp_path / "jobs.jsonl"), tmp_path)
     tables = '# [[job]]\n\n[[job]]\nop = "a"\noutput = "b"\n  [[ job ]]  # two\nop = "c"\n'
     listing = read(tmp_path, tables, "jobs.toml")
-    assert [entry.place.where for entry in listing.entries] == [f"{tmp_path / 'jobs.toml'}:{n}" for n in (3, 6)]
+    assert [place.where for place, _ in listing.entries] == [f"{tmp_path / 'jobs.toml'}:{n}" for n in (3, 6)]
     # What looks like a header need not be one.
     listing = read(tmp_path, f'{tables}id = """\n[[job]]\n"""', "jobs.toml")
     places = [f"{tmp_path / 'jobs.toml'}: job {n}" for n in (1, 2)]
-    assert [entry.place.where for entry in listing.entries] == places
-    assert [entry.place.where for entry in read_jobs([JOB, JOB], tmp_path).entries] == ["jobs[0]", "jobs[1]"]
+    assert [place.where for place, _ in listing.entries] == places
+    assert [place.where for place, _ in read_jobs([JOB, JOB], tmp_path).entries] == ["jobs[0]", "jobs[1]"]
 
 
 @pytest.mark.parametrize("character", "\u2028\u2029\x85\x1c\x0b\x0c")
@@ -148,7 +148,7 @@ def test_a_faulty_line_does_not_hide_the_others(tmp_path: Path, line: str, fault
     found = faults(listing)
     assert [text.removeprefix(f"{tmp_path / 'jobs.jsonl'}:")[:1] for text in found] == ["1", "3"]
     assert all(fault in text for text in found)
-    assert listing.entries[1].members == JOB
+    assert listing.entries[1][1] == JOB
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_defaults(tmp_path: Path) -> None:
 def test_defaults_of_lines_are_for_those_after_them(tmp_path: Path) -> None:
     lines = [{"output": "a.npz"}, {"defaults": {"op": "top_k"}}, {"output": "b.npz"}, {"defaults": {}}, JOB]
     listing = read(tmp_path, "\n".join(map(json.dumps, lines)))
-    assert [entry.members.get("op") for entry in listing.entries] == [None, "top_k", "top_k"]
+    assert [members.get("op") for _, members in listing.entries] == [None, "top_k", "top_k"]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="of POSIX")
@@ -248,16 +248,18 @@ def test_jobs_from_a_pipe_are_as_those_from_standard_input(tmp_path: Path) -> No
 
 def test_programs_may_give_paths_and_scalars_of_numpy() -> None:
     job = {"files": (Path("a.npy"),), "op": "top_k", "attrs": {"k": np.int64(2), "fill_value": np.float32(0.5)}}
-    (entry,) = read_jobs([job | {"inputs": {"k": {"path": Path("k.npy")}}, "output": Path("b.npz")}], None).entries
-    assert entry.members == {
+    ((place, found),) = read_jobs(
+        [job | {"inputs": {"k": {"path": Path("k.npy")}}, "output": Path("b.npz")}], None
+    ).entries
+    assert found == {
         "files": ["a.npy"],
         "op": "top_k",
         "attrs": {"k": 2, "fill_value": 0.5},
         "inputs": {"k": {"path": "k.npy"}},
         "output": "b.npz",
     }
-    assert type(entry.members["attrs"]["k"]) is int
-    assert not entry.place.errors
+    assert type(found["attrs"]["k"]) is int
+    assert not place.errors
 
 
 @pytest.mark.parametrize("name", ["jobs.jsonl", "jobs.toml"])

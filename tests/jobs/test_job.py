@@ -6,21 +6,25 @@ from typing import Any
 import pytest
 
 from dmlcpu.jobs.entries import read_jobs
-from dmlcpu.jobs.job import FileInput, Job, _may_match, jobs_of
+from dmlcpu.jobs.job import FileInput, Job, _may_match, tasks_of
 
 MEMBERS = {"op": "top_k", "inputs": {"x": "a.npy"}, "attrs": {"k": 2}, "output": "b.npz"}
 
 
 def jobs(folder: Path, *entries: dict[str, Any]) -> list[Job]:
-    pairs = list(jobs_of(read_jobs(entries, folder)))
-    assert [str(fault) for place, _ in pairs for fault in place.errors] == []
-    return [job for _, job in pairs if job]
+    tasks = list(tasks_of(read_jobs(entries, folder)))
+    assert [str(fault) for task in tasks for fault in task.errors] == []
+    return [task.job for task in tasks if task.job]
+
+
+def ids(folder: Path, *entries: dict[str, Any]) -> list[str]:
+    return [task.id for task in tasks_of(read_jobs(entries, folder))]
 
 
 def faults(folder: Path, **members: Any) -> list[str]:
-    pairs = list(jobs_of(read_jobs([{name: value for name, value in members.items() if value is not None}], folder)))
-    assert all(bool(place.errors) == (job is None) for place, job in pairs)
-    return [fault.reason for place, _ in pairs for fault in place.errors]
+    tasks = list(tasks_of(read_jobs([{name: value for name, value in members.items() if value is not None}], folder)))
+    assert all(bool(task.errors) == (task.job is None) for task in tasks)
+    return [fault.reason for task in tasks for fault in task.errors]
 
 
 def touch(folder: Path, *names: str) -> None:
@@ -31,16 +35,17 @@ def touch(folder: Path, *names: str) -> None:
 
 def test_one_job(tmp_path: Path) -> None:
     (job,) = jobs(tmp_path, MEMBERS)
-    assert job == Job("b.npz", "top_k", {"x": FileInput("a.npy")}, {"k": 2}, "b.npz")
+    assert job == Job("top_k", {"x": FileInput("a.npy")}, {"k": 2}, "b.npz")
     assert job.description == MEMBERS
     assert job.targets == {"b.npz": None}
+    assert ids(tmp_path, MEMBERS) == ["b.npz"]
 
 
 def test_however_it_is_written_it_is_the_same_job(tmp_path: Path) -> None:
     spelled = MEMBERS | {"op": "top-k", "id": "b", "output": "./b.npz", "inputs": {"k": 2, "x": "a.npy"}, "attrs": {}}
     one, other = jobs(tmp_path, MEMBERS, spelled)
     assert one.description == other.description
-    assert other.id == "b"
+    assert ids(tmp_path, MEMBERS, spelled) == ["b.npz", "b"]
 
 
 def test_web_addresses_have_names_without_their_queries(tmp_path: Path) -> None:
@@ -69,19 +74,22 @@ def test_results_share_files_or_have_their_own(tmp_path: Path) -> None:
     output = {"values": "v.npz", "other": "./v.npz", "indices": "i.npy"}
     (job,) = jobs(tmp_path, MEMBERS | {"output": output})
     assert job.targets == {"v.npz": ("values", "other"), "i.npy": ("indices",)}
-    assert job.id == "v.npz, v.npz, i.npy"
+    assert ids(tmp_path, MEMBERS | {"output": output}) == ["v.npz, v.npz, i.npy"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such names there")
 def test_what_a_pattern_matches_is_a_file_whatever_its_name(tmp_path: Path) -> None:
     touch(tmp_path, "in/a::b.npy")
-    (job,) = jobs(tmp_path, {"glob": "in/*.npy", "op": "top_k", "attrs": {"k": 2}, "output": "{stem}{array}.npz"})
-    assert (job.inputs[""], job.id) == (FileInput("in/a::b.npy"), "a::b.npz")
+    members = {"op": "top_k", "attrs": {"k": 2}, "output": "{stem}{array}.npz"}
+    (job,) = jobs(tmp_path, members | {"glob": "in/*.npy"})
+    assert job.inputs[""] == FileInput("in/a::b.npy")
+    assert ids(tmp_path, members | {"glob": "in/*.npy"}) == ["a::b.npz"]
     for spelled in ("in/a::b.npy", f"file://{tmp_path}/in/a::b.npy"):
         (job,) = jobs(tmp_path, {"op": "top_k", "inputs": {"x": spelled}, "attrs": {"k": 2}, "output": "b.npz"})
         assert job.inputs["x"] == FileInput(spelled)
-    (job,) = jobs(tmp_path, {"files": ["a.npz::b"], "op": "top_k", "attrs": {"k": 2}, "output": "{stem}{array}.npz"})
-    assert (job.inputs[""], job.id) == (FileInput("a.npz", "b"), "ab.npz")
+    (job,) = jobs(tmp_path, members | {"files": ["a.npz::b"]})
+    assert job.inputs[""] == FileInput("a.npz", "b")
+    assert ids(tmp_path, members | {"files": ["a.npz::b"]}) == ["ab.npz"]
 
 
 def test_a_job_for_each_file(tmp_path: Path) -> None:
@@ -89,7 +97,7 @@ def test_a_job_for_each_file(tmp_path: Path) -> None:
     entry = MEMBERS | {"inputs": {"k": "k/{folder}/{stem}.npy"}, "attrs": {}}
     entry |= {"glob": "in/**/*.npy", "id": "{number}: {path}", "output": "out/{folder}/{stem}-{{}}-{name}.npz"}
     found = jobs(tmp_path, entry)
-    assert [job.id for job in found] == ["0: in/a.npy", "1: in/b.npy", "2: in/deep/er/c.npy"]
+    assert ids(tmp_path, entry) == ["0: in/a.npy", "1: in/b.npy", "2: in/deep/er/c.npy"]
     assert [job.output for job in found] == [
         "out/a-{}-a.npy.npz",
         "out/b-{}-b.npy.npz",
@@ -112,9 +120,9 @@ def test_arrays_in_files_that_hold_several(tmp_path: Path) -> None:
 def test_a_glob_does_not_match_what_its_jobs_write(tmp_path: Path) -> None:
     touch(tmp_path, "a.npy", "b.npy")
     entry = MEMBERS | {"glob": "*.npy", "output": "{stem}_best.npy"}
-    first = [job.id for job in jobs(tmp_path, entry)]
+    first = ids(tmp_path, entry)
     touch(tmp_path, "a_best.npy")
-    assert [job.id for job in jobs(tmp_path, entry)] == first == ["a_best.npy", "b_best.npy"]
+    assert ids(tmp_path, entry) == first == ["a_best.npy", "b_best.npy"]
 
 
 def test_patterns_may_be_urls_of_this_machine(tmp_path: Path) -> None:

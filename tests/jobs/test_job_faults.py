@@ -1,6 +1,6 @@
 from dmlcpu.common.faults import Fault
 from dmlcpu.jobs.faults import JobFault, JobsError, Place
-from dmlcpu.jobs.outcomes import Failure
+from dmlcpu.jobs.run import Failure
 from dmlcpu.models.faults import ModelError
 
 

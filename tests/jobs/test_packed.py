@@ -11,10 +11,9 @@ import pytest
 from job_files import best, save_inputs
 
 from dmlcpu.common.regions import Tensor
-from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import FileInput, Job, Task, Work
 from dmlcpu.jobs.limits import Settings
-from dmlcpu.jobs.packed import PackedJobs, Tasks
+from dmlcpu.jobs.packed import Tasks
 from dmlcpu.jobs.prepare import Prepared, prepare
 from dmlcpu.jobs.progress import Progress
 
@@ -27,20 +26,24 @@ class Word(enum.StrEnum):
 
 def job(number: int, **attrs: object) -> Job:
     inputs = {"x": FileInput(f"in/\udcff{number}.npy"), "k": FileInput("k.npz", "k", "int64")}
-    return Job(f"id {number}", "top_k", inputs, attrs, {"values": f"{number}.npy"} if number % 2 else f"{number}.npz")
+    return Job("top_k", inputs, attrs, {"values": f"{number}.npy"} if number % 2 else f"{number}.npz")
 
 
 JOBS = [job(0), job(1, k=[1, [2.5, None, True]], nan="é"), job(2, k=2**80), job(3, mode=Word.LARGEST)]
 
 
+def wrong(where: str) -> Task:
+    task = Task(where)
+    task.refuse("op", "missing", "an operator")
+    return task
+
+
 def test_jobs_are_what_they_were() -> None:
-    pairs = [(Place(f"jobs:{number}", each.id), each) for number, each in enumerate(JOBS)]
-    wrong = Place("jobs:9")
-    wrong.refuse("op", "missing", "an operator")
-    packed = PackedJobs([*pairs, (wrong, None)])
+    given = [Task(f"jobs:{number}", f"id {number}", [], each) for number, each in enumerate(JOBS)]
+    packed = Tasks([*given, wrong("jobs:9")])
     assert len(packed) == 5
-    assert list(packed) == list(packed) == [*pairs, (wrong, None)]
-    assert list(packed.taken()) == [*pairs, (wrong, None)]
+    assert list(packed) == list(packed) == [*given, wrong("jobs:9")]
+    assert list(packed.taken()) == [*given, wrong("jobs:9")]
 
 
 def test_tasks_are_what_they_were() -> None:
@@ -48,8 +51,8 @@ def test_tasks_are_what_they_were() -> None:
     known = {"values": Tensor((2, 3), np.dtype(np.float32)), "indices": None}
     inputs = {"x": {"size": 3, "mtime_ns": 2**61}}
     work = ({"x": (2, 9)}, known, "kernel", 72, 99, 5)
-    given = [Task("jobs:1", each.id, [], each, inputs, Work(*work), {"y.npy": "/z.npy"}) for each in JOBS]
-    given.append(Task("jobs:2", "", [], None))
+    given = [Task("jobs:1", "id", [], each, inputs, Work(*work), {"y.npy": "/z.npy"}) for each in JOBS]
+    given.append(wrong("jobs:2"))
     for task in given:
         tasks.append(task)
     assert list(tasks) == given

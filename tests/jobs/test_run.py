@@ -33,10 +33,9 @@ from job_files import (
 import dmlcpu
 from dmlcpu.batch import JobsError, ManifestError, WorkerError, run_jobs
 from dmlcpu.jobs.check import Checker
-from dmlcpu.jobs.faults import Place
-from dmlcpu.jobs.job import Job, Task
-from dmlcpu.jobs.outcomes import JobsRun
+from dmlcpu.jobs.job import Task
 from dmlcpu.jobs.progress import COMPILING
+from dmlcpu.jobs.run import JobsRun
 from dmlcpu.jobs.step import Step
 from dmlcpu.runtime import threads
 
@@ -334,13 +333,13 @@ def test_options_that_do_not_fit(tmp_path: Path, options: dict[str, Any], error:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_jobs_may_be_checked_as_they_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
-    def check(checker: Checker, place: Place, job: Job) -> Task:
-        checked.append(place.id)
-        return real(checker, place, job)
+    def check(checker: Checker, task: Task) -> Task:
+        checked.append(task.id)
+        return real(checker, task)
 
     checked: list[str] = []
-    real = Checker.task
-    monkeypatch.setattr(Checker, "task", check)
+    real = Checker.check
+    monkeypatch.setattr(Checker, "check", check)
     save_inputs(tmp_path, 6)
     (tmp_path / "in" / "0002.npy").write_bytes(b"")
     jobs = save_jobs(tmp_path, [*each_best(6), best("bad", k=99, inputs={"x": "in/0000.npy"})])
@@ -364,7 +363,7 @@ def test_a_job_that_takes_too_long_has_failed(tmp_path: Path, monkeypatch: pytes
     """Others begin in new processes, within the same time."""
     save_inputs(tmp_path, 3)
     jobs = save_jobs(tmp_path, each_best(3))
-    monkeypatch.setattr("dmlcpu.jobs.outcomes.serve", serving.hanging)
+    monkeypatch.setattr("dmlcpu.jobs.run.serve", serving.hanging)
     result = run_jobs(jobs, timeout=8)
     assert (result.done, list(map(str, result.failures))) == (2, [f"{jobs}:2 (0001): took longer than 8 s"])
     assert sorted(contents(tmp_path / "out")) == ["0000.npz", "0002.npz"]

@@ -189,12 +189,12 @@ CHECKING = """\
 import signal, sys, threading
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have had ignored
 from dmlcpu.jobs.check import Checker
-real = Checker.task
-def slow(self, place, job):
+real = Checker.check
+def slow(self, task):
     print("checking", flush=True)
     threading.Event().wait(0.2)
-    return real(self, place, job)
-Checker.task = slow
+    return real(self, task)
+Checker.check = slow
 from dmlcpu.cli import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -45,7 +45,7 @@ def tasks(folder: Path) -> list[Task]:
             name,
             name,
             [],
-            Job(name, "top_k", {"x": FileInput(f"in/{name}.npy")}, {"k": 3}, f"out/{name}.npz"),
+            Job("top_k", {"x": FileInput(f"in/{name}.npy")}, {"k": 3}, f"out/{name}.npz"),
             {f"in/{name}.npy": identity(folder / "in" / f"{name}.npy", content=False)},
             Work(peak_bytes=1000),
         )
