@@ -70,7 +70,7 @@ NOT_RUN = {
 }
 # Blocks of these languages are shown, not run: formulas and output, data, and commands of GNU parallel or for the home
 # folder.
-SHOWN = {"json", "sh", "text"}
+SHOWN = {"json", "json5", "sh", "text", "toml"}
 # Blocks of Python that are no sessions, by their page, and the tests that run them.
 RUN_BY_TESTS = dict.fromkeys(("embeddings.rst", "search_adapters.rst"), "tests/search/test_search_packages.py")
 HAS_SHELL = os.name == "posix" and all(map(shutil.which, ("bash", "make")))
@@ -149,6 +149,19 @@ def test_every_block_of_a_page_is_run(page):
             assert is_run(session) or (page.name, session.commands[0][0].split()[0]) in NOT_RUN
     for language, text in blocks_of(page):
         assert language != "json" or json.loads(text)
+
+
+SHOWN_FILES = {
+    "batch.rst": ["jobs.toml", "jobs.jsonl", "wrong.jsonl", "nights.toml", "Snakefile", "models.toml"],
+    "dxdispatch.rst": ["../models/pick.json", "../models/pick_onnx.json"],
+}
+
+
+@pytest.mark.parametrize("page", SHOWN_FILES)
+def test_files_that_a_page_shows_are_those_that_its_commands_read(page):
+    shown = [text.strip() for _, text in blocks_of(DOCS / page)]
+    for name in SHOWN_FILES[page]:
+        assert (DOCS / "batch" / name).read_text("utf-8").strip() in shown, name
 
 
 def test_pages_read_well_without_sphinx():

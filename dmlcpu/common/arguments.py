@@ -93,7 +93,7 @@ def as_axis(operator: str, field: str, value: Any, array: str, dimensions: int) 
     """Return an axis of the argument `array`, counted from the first; a negative one counts from the last."""
     axis = value if type(value) is int else as_integer(operator, field, value)
     if not -dimensions <= axis < dimensions:
-        allowed = f"{-dimensions} to {dimensions - 1} ({array} has {dimensions} dimensions)"
+        allowed = f"{-dimensions} to {dimensions - 1} ({array} has {dimensions} dimension{'s' * (dimensions != 1)})"
         raise DmlError(operator, field, str(axis), allowed)
     return axis % dimensions
 

@@ -81,7 +81,10 @@ class Files:
         """Return a file, or refuse one that does not exist."""
         there = [file for file in (self._folder / source, FilePath(source)) if os.path.exists(file)]
         if not there:
-            faults.refuse(f"{source!r}, no such file", f"a file, relative to {self._folder} or the current directory")
+            faults.refuse(
+                f"{source!r}, no such file",
+                f"a file, relative to the model's folder {self._folder} or the current directory",
+            )
         self.found.append(there[0])
         return there[0]
 

@@ -69,7 +69,7 @@ def test_files_are_found_beside_the_model_then_in_the_current_directory(save: Sa
     Path("gemm.onnx").unlink()
     assert faults(save(model)) == [
         f"$.dispatchables.gemm.sourcePath: 'gemm.onnx', no such file; "
-        f"allowed: a file, relative to {folder} or the current directory"
+        f"allowed: a file, relative to the model's folder {folder} or the current directory"
     ]
 
 

@@ -243,14 +243,16 @@ def test_an_entry_has_these_faults(save: Save, case: tuple[Any, ...]) -> None:
 def test_a_missing_file_is_a_fault(save: Save, tmp_path: Path) -> None:
     assert faults(save, {"initialValues": {"sourcePath": "x.npy"}}) == [
         "initialValues.sourcePath: 'x.npy', no such file; "
-        f"allowed: a file, relative to {tmp_path / 'models'} or the current directory"
+        f"allowed: a file, relative to the model's folder {tmp_path / 'models'} or the current directory"
     ]
 
 
 @pytest.mark.parametrize("name", ["no/such/folder.npy", "x" * 5000 + ".npy", "\0.npy"])
 def test_an_impossible_path_is_a_missing_file(save: Save, name: str) -> None:
     (fault,) = faults(save, {"initialValues": {"sourcePath": name}})
-    assert fault.startswith(f"initialValues.sourcePath: {name!r}, no such file; allowed: a file, relative to ")
+    assert fault.startswith(
+        f"initialValues.sourcePath: {name!r}, no such file; allowed: a file, relative to the model's folder "
+    )
 
 
 @pytest.mark.parametrize(

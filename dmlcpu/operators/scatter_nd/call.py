@@ -62,7 +62,7 @@ def check(forms: tuple[Any, ...], options: tuple[Any, ...]) -> Call:
         allowed = f"{(*outer, 1)}: the last axis holds the coordinates of a tuple, as in indices[..., None]"
         raise BindingError(NAME, "indices.shape", str(outer), allowed)
     if coordinates > len(sizes):
-        allowed = f"0 to {len(sizes)} (x has {len(sizes)} dimensions)"
+        allowed = f"0 to {len(sizes)} (x has {len(sizes)} dimension{'s' * (len(sizes) != 1)})"
         raise BindingError(NAME, "indices.shape[-1]", str(coordinates), allowed)
     if updates.dtype != x.dtype:
         raise BindingError(NAME, "updates.dtype", str(updates.dtype), f"{x.dtype} (x's type)")

@@ -125,7 +125,7 @@ def test_outputs_are_filled_and_returned():
     ("change", "error", "message"),
     [
         ({"x": X.astype(np.int32)}, UnsupportedError, r"x\.dtype is int32; allowed: float32, float16, bfloat16"),
-        ({"axis": 1}, DmlError, r"axis is 1; allowed: -1 to 0 \(x has 1 dimensions\)"),
+        ({"axis": 1}, DmlError, r"axis is 1; allowed: -1 to 0 \(x has 1 dimension\)"),
         ({"axis": 1.0}, TypeError, "axis is 1.0; allowed: an integer"),
         ({"out_dtype": "i2"}, UnsupportedError, "out_dtype is int16; allowed: uint8, int8"),
         ({"out": np.zeros(6, np.uint8)}, TypeError, r"out is ndarray; allowed: a tuple \(y, scale, zero_point\)"),

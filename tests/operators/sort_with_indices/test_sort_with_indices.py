@@ -180,7 +180,7 @@ def test_split_parts_a_long_sequence_and_rows_take_several():
     [
         ({"x": 3}, DmlError, "{}: x.ndim is 0; allowed: at least 1"),
         ({"x": np.array([1j])}, UnsupportedError, "{}: x.dtype is complex128; allowed: "),
-        ({"axis": 1}, DmlError, "{}: axis is 1; allowed: -1 to 0 (x has 1 dimensions)"),
+        ({"axis": 1}, DmlError, "{}: axis is 1; allowed: -1 to 0 (x has 1 dimension)"),
         ({"axis": 1.5}, TypeError, "{}: axis is 1.5; allowed: an integer"),
         ({"descending": 1}, TypeError, "{}: descending is 1; allowed: "),
         ({"nan": "first"}, DmlError, "{}: nan is 'first'; allowed: "),
