@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import zarr
 from zarr.abc.codec import ArrayBytesCodec, BytesBytesCodec, Codec
-from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+from zarr.abc.store import ByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.codecs import BytesCodec, ShardingCodec
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
@@ -39,7 +39,10 @@ _MOST_AT_ONCE = 1024  # chunks: zarr has some kilobytes for each
 
 
 class _Limited:
-    """A store of which at most `most` bytes of a file are read, and `most_of_range` of a range of it."""
+    """A store of which at most `most` bytes of a file are read, and `most_of_range` of a range of it.
+
+    zarr asks for no range without an end.
+    """
 
     most = most_of_range = METADATA
 
@@ -57,17 +60,15 @@ class _Folder(_Limited, LocalStore):
     ) -> Buffer | None:
         try:
             with open_file(self.root / key) as file:
-                start, stop, most = 0, size_of(file), self.most
-                if isinstance(byte_range, RangeByteRequest):
-                    start, stop, most = byte_range.start, min(byte_range.end, stop), self.most_of_range
-                elif isinstance(byte_range, SuffixByteRequest):
-                    start, most = max(0, stop - byte_range.suffix), self.most_of_range
-                elif isinstance(byte_range, OffsetByteRequest):
-                    start = byte_range.offset
-                if stop - start > most:
-                    raise FileError(f"{stop - start:,} bytes", f"at most {most:,}")
-                data = np.empty(max(0, stop - start), np.uint8)
-                read_at(file, start, data)
+                whole, most = size_of(file), self.most_of_range if byte_range else self.most
+                part: Any = byte_range or RangeByteRequest(0, whole)
+                if isinstance(part, SuffixByteRequest):
+                    part = RangeByteRequest(max(0, whole - part.suffix), whole)
+                size = max(0, min(part.end, whole) - part.start)
+                if size > most:
+                    raise FileError(f"{size:,} bytes", f"at most {most:,}")
+                data = np.empty(size, np.uint8)
+                read_at(file, part.start, data)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
         except FileError as error:
@@ -79,15 +80,12 @@ class _RemoteFolder(_Limited, FsspecStore):
     """A folder of a remote file system."""
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        is_range = isinstance(byte_range, RangeByteRequest | SuffixByteRequest)
-        most = self.most_of_range if is_range else self.most
-        part = byte_range or RangeByteRequest(0, most + 1)
-        if isinstance(part, OffsetByteRequest):
-            part = RangeByteRequest(part.offset, part.offset + most + 1)
+        most = self.most_of_range if byte_range else self.most
+        part: Any = byte_range or RangeByteRequest(0, most + 1)
         size = part.suffix if isinstance(part, SuffixByteRequest) else part.end - part.start
         with reached():
             found = await super().get(key, prototype, part) if size <= most + 1 else None
-        if is_range and found is not None and len(found) > size:
+        if byte_range and found is not None and len(found) > size:
             raise FileError(f"all of {key}, where {size:,} bytes were requested", "a server that sends parts of files")
         if size > most + 1 or (found is not None and len(found) > most):
             raise FileError(f"{key}, which has more than {most:,} bytes", "what the shape of the chunks needs")
@@ -139,7 +137,8 @@ def _members(group: Any, wanted: str | None) -> dict[str, Any]:
 class _ZarrSource(FileSource):
     def __init__(self, array: Any, dtype: str | None) -> None:
         check_dtype(array.dtype)
-        super().__init__(Tensor(tuple(array.shape), array.dtype.newbyteorder("=")), dtype)
+        self._stored = array.dtype.newbyteorder("=")
+        super().__init__(Tensor(tuple(array.shape), self._stored), dtype)
         with refused(ZARR_FOLDER):
             self._array = _bounded_array(array)
         self._reading = threading.Lock()  # one region at a time: zarr takes more memory for each
@@ -150,16 +149,11 @@ class _ZarrSource(FileSource):
         self._grid = tuple(max(1, size) for size in (shards if array.store.most <= _AT_ONCE else chunks))
         self._at_once = min(max(1, _AT_ONCE // (math.prod(self._grid) * self.dtype.itemsize)), _MOST_AT_ONCE)
 
-    def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        region = self.whole if region is None else region
-        first, _ = next(pieces(region, self._grid, self._at_once), (None, None))
-        if into is None and first == region:
-            return self._part(region)  # without a copy
-        return super().read(region, into)
-
     def _fill(self, array: Array, region: Region) -> None:
-        for piece, place in pieces(region, self._grid, self._at_once):
-            array[place] = self._part(piece)
+        stored, buffer = array.view(self._stored), default_buffer_prototype().nd_buffer
+        with self._reading, _settled():
+            for piece, place in pieces(region, self._grid, self._at_once):
+                self._array.get_basic_selection(piece, out=buffer.from_ndarray_like(stored[*place, ...]))
 
     def missing_chunks(self) -> int | None:
         """Count the chunks, or shards, that have no file; None if the store has no list of files."""
@@ -176,12 +170,6 @@ class _ZarrSource(FileSource):
                 is_within = len(place) == array.ndim and all(map(operator.lt, place, grid))
                 there += is_within and key == before + array.metadata.encode_chunk_key(place)
         return int(math.prod(grid) - there)
-
-    def _part(self, region: Region) -> Array:
-        """Return the elements of a region that has few chunks."""
-        with self._reading, _settled():
-            part = np.asarray(self._array[region])
-        return np.ascontiguousarray(part, part.dtype.newbyteorder("=")).reshape(part.shape).view(self.dtype)
 
 
 @contextmanager
