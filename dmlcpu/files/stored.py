@@ -116,7 +116,7 @@ class StoredSource(FileSource):
         self._file = file
         self._far = 1
         self._turn: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
-        if isinstance(file, RemoteFile):  # one region at a time: each takes more memory
+        if isinstance(file, RemoteFile):  # one region at a time: it has one position, and each takes more memory
             self._far, self._turn = _FAR, threading.Lock()
             self.buffer_bytes = min(2 * self.nbytes, _FAR * (_SPAN + _TILE) + PIECE)
         self._offset = storage.offset
@@ -166,18 +166,14 @@ def _tile(shape: tuple[int, ...], itemsize: int, far: int) -> list[int]:
     return tile
 
 
-def _squeezed(array: Array, steps: tuple[int, ...]) -> tuple[Array, tuple[int, ...]]:
-    if 1 not in array.shape:
-        return array, steps
-    return array.squeeze(), tuple(step for size, step in zip(array.shape, steps, strict=True) if size > 1)
-
-
 def _fill(file: File, first: int, steps: tuple[int, ...], into: Array, far: int) -> None:
     """Read elements that are `steps` bytes apart in the file, the first at `first`."""
-    into, steps = _squeezed(into, steps)
     run, runs = _runs(into.shape, steps, into.itemsize)
-    if runs == 1 and into.flags.c_contiguous:
+    if runs == 1:
         read_at(file, first, as_bytes(into))
+        return
+    if len(into) == 1:
+        _fill(file, first, steps[1:], into[0], far)
         return
     span = into.itemsize + sum((size - 1) * step for size, step in zip(into.shape, steps, strict=True))
     covered = run < far * _SHORT and span <= into.nbytes + runs * far * _GAP
@@ -223,10 +219,12 @@ class StoredSink:
     def _write(self, first: int, steps: tuple[int, ...], block: Array) -> None:
         if not block.size:
             return
-        block, steps = _squeezed(block, steps)
         runs = _runs(block.shape, steps, block.itemsize)[1]
         if runs == 1 and (block.flags.c_contiguous or block.nbytes <= _SPAN or block.ndim < 2):
             write_at(self._file, first, as_bytes(np.ascontiguousarray(block)))
+            return
+        if len(block) == 1:
+            self._write(first, steps[1:], block[0])
             return
         rows = max(1, _SPAN * len(block) // block.nbytes) if runs == 1 else 1
         for row in range(0, len(block), rows):
