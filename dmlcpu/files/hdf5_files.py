@@ -86,21 +86,19 @@ class _Hdf5Source(FileSource):
         self._has_no_fill = not settings.fill_value_defined() or settings.get_fill_time() == 1
         self._gzip_bit = 0  # of the mask of filters that a chunk has skipped
         if dataset.chunks is not None:
-            filters = [settings.get_filter(number) for number in range(settings.get_nfilters())]
-            self._check_chunks([(code, text) for code, _, _, text in filters])
+            self._check_chunks([settings.get_filter(number) for number in range(settings.get_nfilters())])
 
-    def _check_chunks(self, filters: list[tuple[int, bytes]]) -> None:
+    def _check_chunks(self, filters: list[tuple[int, int, tuple[int, ...], bytes]]) -> None:
         """Refuse filters that are not known, and chunks of another size than their shape says.
 
         HDF5 takes memory for all that a chunk unpacks to, and of a chunk that is too short it returns what follows in
         memory.
         """
-        codes = [code for code, _ in filters]
-        for code, text in filters:
+        codes = [code for code, *_ in filters]
+        for code, *_, name in filters:
             if code not in _FILTERS:
-                raise FileError(
-                    f"elements that pass through the filter {code} ({text.decode(errors='replace')})", _KNOWN
-                )
+                found = f"elements that pass through the filter {code} ({name.decode(errors='replace')})"
+                raise FileError(found, _KNOWN)
         if codes != [code for code in _FILTERS if code in codes]:
             raise FileError(f"the filters {codes}", _KNOWN)
         bits = {code: 1 << number for number, code in enumerate(codes)}  # of the mask of filters that a chunk skips

@@ -16,9 +16,6 @@ from dmlcpu.files.targets import fail
 
 Identity = dict[str, Any]
 
-# Fields that copies of a file, and other machines' views, lack: compared only between looks at the same place.
-# Numbers of devices and inodes are no part of it: some file systems give others at each mount.
-_OF_ONE_PLACE = ("ctime_ns",)
 # A file that changes twice within a tick of its file system's clock has the same time after both. Clocks of kernels
 # tick each 1 to 10 ms; times of whole seconds are those of a file system that has no others, where it may be 2 s.
 _TICK, _WHOLE_SECONDS = 20_000_000, 2_000_000_000  # ns
@@ -33,6 +30,7 @@ def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = Fal
     It has ``size`` in bytes, ``mtime_ns`` and ``ctime_ns``, for a folder the sums over its files; with `content`
     ``size`` and ``sha256``; a remote file has ``version`` in place of the times, if its server reports versions.
     With `settled` any later change gives another identity: it waits until no time is within a tick of now.
+    Numbers of devices and inodes are no part of it: some file systems give others at each mount.
     """
     path = remote.base_of(os.fspath(path))
     if remote.is_remote(path):
@@ -59,7 +57,8 @@ def differs(before: Any, now: Mapping[str, Any], *, same_place: bool) -> bool:
     """Return whether a file has changed, judged by the fields known now; without `same_place` one may be a copy."""
     if not isinstance(before, dict):
         return True
-    return any(before.get(key) != value for key, value in now.items() if same_place or key not in _OF_ONE_PLACE)
+    # Copies of a file, and other machines' views, have another time of the inode's change.
+    return any(before.get(key) != value for key, value in now.items() if same_place or key != "ctime_ns")
 
 
 def _left(states: Iterable[os.stat_result]) -> float:

@@ -22,11 +22,10 @@ from dmlcpu.files.base import FileError, check_block, whole
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+(?P<old>\.old)?\.part", re.DOTALL)
 PART, OLD = ".part", ".old.part"
 LONGER = len("...part") + 12  # bytes that such a name has more than the target's, with a token of 12 digits
+# What systems say that cannot sync folders; Windows, that cannot open one, EACCES.
 _NO_SYNC_OF_FOLDERS = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 
 HANDLES = hasattr(os, "O_PATH")  # of folders, relative to which files are opened and renamed
-
-Save = Callable[[io.FileIO, Mapping[str, Array]], None]
 
 
 class Writer(ABC):
@@ -107,7 +106,7 @@ class FileWriter(Writer):
 class HeldWriter(FileWriter):
     """A writer of a file that `save` writes at once, from arrays held in memory."""
 
-    def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str, save: Save) -> None:
+    def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str, save: Callable[..., None]) -> None:
         # First: if there is no memory for them, nothing has been created.
         self._arrays = {name: np.empty(tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
         super().__init__(target, token)
@@ -212,8 +211,6 @@ def make_folder(folder: str) -> None:
 
 def sync_folder(folder: str) -> None:
     """Sync a folder, so that its names are on the disk, where the system can."""
-    if os.name == "nt":
-        return
     try:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
