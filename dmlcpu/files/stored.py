@@ -47,9 +47,9 @@ def open_file(path: str | os.PathLike[str]) -> File:
     if is_remote(path):
         return RemoteFile(*file_system(os.fspath(path)))
     file = io.FileIO(path, opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise FileError("no regular file", "a file on disk")
+    with OnFailure(file.close):
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise FileError("no regular file", "a file on disk")
     return file
 
 
