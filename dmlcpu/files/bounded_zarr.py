@@ -29,6 +29,7 @@ from dmlcpu.common.regions import Region, Tensor
 from dmlcpu.files.base import ZARR_FOLDER, FileError, FileSource, check_dtype, chosen, no_name, pieces, refused
 from dmlcpu.files.remote import file_system, is_remote, is_web, options_of, reached
 from dmlcpu.files.stored import open_file, read_at, size_of
+from dmlcpu.files.targets import ArraySink
 from dmlcpu.files.unpacking import CODECS, longer, unpack
 
 METADATA = 16 << 20  # bytes of a zarr.json, at most
@@ -119,7 +120,7 @@ def _members(group: Any, wanted: str | None) -> dict[str, Any]:
     """Return the arrays in a group, and in the groups within it; only the wanted one, if it exists."""
     arrays: dict[str, Any] = {}
     groups, seen = [group], set()
-    with _settled():
+    with refused(ZARR_FOLDER), _settled():
         if wanted is not None and wanted in group and hasattr(group[wanted], "chunks"):
             return {wanted: group[wanted]}
         while groups:
@@ -151,7 +152,7 @@ class _ZarrSource(FileSource):
 
     def _fill(self, array: Array, region: Region) -> None:
         stored, buffer = array.view(self._stored), default_buffer_prototype().nd_buffer
-        with self._reading, _settled():
+        with self._reading, refused(ZARR_FOLDER), _settled():
             for piece, place in pieces(region, self._grid, self._at_once):
                 self._array.get_basic_selection(piece, out=buffer.from_ndarray_like(stored[*place, ...]))
 
@@ -164,7 +165,7 @@ class _ZarrSource(FileSource):
             return None
         grid = [-(-size // chunk) for size, chunk in zip(array.shape, array.shards or array.chunks, strict=True)]
         before = f"{array.path}/" if array.path else ""
-        with _settled():
+        with refused(ZARR_FOLDER), _settled():
             for key in collect_aiterator(array.store.list_prefix(array.path)):
                 place = tuple(map(int, re.findall("[0-9]+", key.removeprefix(before))))[: array.ndim]
                 is_within = len(place) == array.ndim and all(map(operator.lt, place, grid))
@@ -172,15 +173,23 @@ class _ZarrSource(FileSource):
         return int(math.prod(grid) - there)
 
 
+class ZarrSink(ArraySink):
+    """An array of zarr's that is written by regions. After an error nothing more is written."""
+
+    def write(self, region: Region, block: Array) -> None:
+        """Write the elements of a region."""
+        with _settled():
+            super().write(region, block)
+
+
 @contextmanager
 def _settled() -> Iterator[None]:
-    """Turn errors of zarr's into `FileError`, once it has no task any more: asyncio would report these at exit."""
-    with refused(ZARR_FOLDER):
-        try:
-            yield
-        except Exception:
-            sync(_others())
-            raise
+    """Raise errors of zarr's once it has no task any more: these would go on, and asyncio would report them at exit."""
+    try:
+        yield
+    except Exception:
+        sync(_others())
+        raise
 
 
 async def _others() -> None:

@@ -14,7 +14,7 @@ from dmlcpu.common.regions import Tensor
 from dmlcpu.files.base import ZARR_FOLDER, FileError, FileSource, Format, library
 from dmlcpu.files.folders import FolderWriter, sync_within
 from dmlcpu.files.remote import is_remote
-from dmlcpu.files.targets import ArraySink, Writer
+from dmlcpu.files.targets import Writer
 
 _CHUNK = 4 << 20
 _MARK = "zarr.json"
@@ -50,13 +50,18 @@ class _ZarrWriter(FolderWriter):
     def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
         super().__init__(target, token)
         zarr, group, sinks = library("zarr", "zarr"), len(tensors) != 1, {}
+        from dmlcpu.files.bounded_zarr import ZarrSink
+
         with OnFailure(self.discard):
             if group:
                 zarr.create_group(self._temporary, zarr_format=3)
             for name, (shape, dtype) in tensors.items():
                 chunks = tile_of(shape, _CHUNK // dtype.itemsize)  # whole rows, as most regions have, if they fit
-                within = {"name": name if group else None, "chunks": chunks, "zarr_format": 3}
-                sinks[name] = ArraySink(zarr.create_array(self._temporary, shape=shape, dtype=dtype, **within))
+                place, within = self._temporary, name if group else None
+                if within and name.isidentifier():  # as a member zarr leaves coroutines if it cannot read the group
+                    place, within = os.path.join(place, name), None
+                settings = {"shape": shape, "dtype": dtype, "chunks": chunks, "zarr_format": 3}
+                sinks[name] = ZarrSink(zarr.create_array(place, name=within, **settings))
         self.sinks = sinks
         self._needed = [os.path.join(part, _MARK) for part in (os.curdir, *(tensors if group else ()))]
 
