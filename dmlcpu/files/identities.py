@@ -35,12 +35,12 @@ def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = Fal
     path = remote.base_of(os.fspath(path))
     if remote.is_remote(path):
         return remote.identity(path, known(path), content=content)
+    if content:
+        return _content_of_folder(Path(path), within=within) if os.path.isdir(path) else _content(path)
     for _ in range(_LOOKS if settled else 1):
-        status = os.stat(path)
-        is_folder = stat.S_ISDIR(status.st_mode)
-        if content:
-            return _content_of_folder(Path(path), within=within) if is_folder else _content(path)
-        states = [status, *(os.stat(each) for _, each in _within(Path(path)))] if is_folder and within else [status]
+        states = [os.stat(path)]
+        if within and stat.S_ISDIR(states[0].st_mode):
+            states += (os.stat(each) for _, each in _within(Path(path)))
         if not (settled and (left := _left(states))):
             break
         time.sleep(left)
@@ -63,13 +63,10 @@ def differs(before: Any, now: Mapping[str, Any], *, same_place: bool) -> bool:
 
 def _left(states: Iterable[os.stat_result]) -> float:
     """Return the seconds until no time is within a tick of now. A server's clock may be ahead, by no more."""
-    now, left = time.time_ns(), 0
-    for status in states:
-        for when in (status.st_mtime_ns, status.st_ctime_ns):
-            tick = _TICK if when % 1_000_000_000 else _WHOLE_SECONDS
-            if -tick < now - when < tick:
-                left = max(left, when + tick - now)
-    return left / 1e9
+    now = time.time_ns()
+    times = {when for status in states for when in (status.st_mtime_ns, status.st_ctime_ns)}
+    ticks = ((when, _TICK if when % 1_000_000_000 else _WHOLE_SECONDS) for when in times)
+    return max((when + tick - now for when, tick in ticks if -tick < now - when < tick), default=0) / 1e9
 
 
 def _within(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -126,12 +126,9 @@ class StoredSource(FileSource):
     def _fill(self, array: Array, region: Region) -> None:
         if not array.size:
             return
+        as_plain = f"{'u' if array.itemsize in (1, 2, 4, 8) else 'V'}{array.itemsize}"
         with self._turn:
-            if array.shape == self.shape and not self._fortran:
-                read_at(self._file, self._offset, as_bytes(array))
-            else:
-                as_plain = f"{'u' if array.itemsize in (1, 2, 4, 8) else 'V'}{array.itemsize}"
-                self._read(array.view(as_plain), [part.start for part in region])
+            self._read(array.view(as_plain), [part.start for part in region])
         if self._swapped is not None:
             array.view(self._swapped).byteswap(inplace=True)
 
