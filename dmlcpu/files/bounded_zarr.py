@@ -1,6 +1,6 @@
 """zarr folders that may hold anything: only regular files are read, and no chunk is longer than its shape says.
 
-This module imports zarr.
+Those that are written are new. This module imports zarr.
 """
 
 import asyncio

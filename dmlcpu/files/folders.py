@@ -35,8 +35,6 @@ class FolderWriter(Writer):
     def put_in_place(self) -> None:
         """Replace the target: on Linux atomically."""
         # Another program may have removed the folder; what is written later is then in a new folder of this name.
-        if self.held is not None and not os.path.samestat(os.fstat(self.held), os.stat(self._temporary)):
-            raise FileNotFoundError(self._temporary)
         for name in self._needed:
             os.stat(os.path.join(self._temporary, name))
         put_folder(self._temporary, self._target)

@@ -224,16 +224,8 @@ def sync_folder(folder: str) -> None:
 
 def stray(folders: Iterable[str], is_target: Callable[[str], bool]) -> list[Path]:
     """Return the temporary files and folders of killed runs in targets' folders, in the order to `remove` them."""
-    return sorted(
-        Path(entry.path)
-        for folder in folders
-        for entry in _listed(folder)
-        if (match := TEMPORARY.fullmatch(entry.name)) and is_target(os.path.join(folder, match["name"]))
-    )
-
-
-def _listed(folder: str) -> list[os.DirEntry[str]]:
-    """List a folder; nothing if it does not exist or cannot be read."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        return list(entries)
-    return []
+    found: list[tuple[str, re.Match[str]]] = []
+    for folder in folders:
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:  # it may not exist
+            found += ((folder, match) for entry in entries if (match := TEMPORARY.fullmatch(entry.name)))
+    return sorted(Path(folder, match[0]) for folder, match in found if is_target(os.path.join(folder, match["name"])))
