@@ -4,14 +4,15 @@ Those that are written are new. This module imports zarr.
 """
 
 import asyncio
+import functools
 import math
 import operator
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,10 +41,7 @@ _MOST_AT_ONCE = 1024  # chunks: zarr has some kilobytes for each
 
 
 class _Limited:
-    """A store of which at most `most` bytes of a file are read, and `most_of_range` of a range of it.
-
-    zarr asks for no range without an end.
-    """
+    """A store of which at most `most` bytes of a file are read, and `most_of_range` of a range of it."""
 
     most = most_of_range = METADATA
 
@@ -62,7 +60,7 @@ class _Folder(_Limited, LocalStore):
         try:
             with open_file(self.root / key) as file:
                 whole, most = size_of(file), self.most_of_range if byte_range else self.most
-                part: Any = byte_range or RangeByteRequest(0, whole)
+                part: Any = byte_range or RangeByteRequest(0, whole)  # zarr asks for none that has no end
                 if isinstance(part, SuffixByteRequest):
                     part = RangeByteRequest(max(0, whole - part.suffix), whole)
                 size = max(0, min(part.end, whole) - part.start)
@@ -230,7 +228,8 @@ def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ..
             members: Any = codec.to_dict()
             name = members["name"].removeprefix("numcodecs.")
             if name in CODECS:  # others, of other packages, stay as they are
-                codec = _Bounded(name, most, exact, members.get("configuration", {}))
+                options = members.get("configuration", {})
+                codec = _Bounded(functools.partial(unpack, name, most=most, exact=exact, options=options))
             most, exact = longer(most), False
         found.append(codec)
         chunk = after
@@ -239,12 +238,9 @@ def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ..
 
 @dataclass(frozen=True)
 class _Bounded(BytesBytesCodec):
-    """A codec that unpacks no more than some bytes, with the arguments of `unpack`."""
+    """A codec that unpacks no more than some bytes, by a call of `unpack`."""
 
-    name: str
-    most: int
-    exact: bool
-    options: Mapping[str, Any] = field(hash=False)
+    unpacked: Callable[[Array], Any]
 
     is_fixed_size = False
 
@@ -252,9 +248,5 @@ class _Bounded(BytesBytesCodec):
         raise NotImplementedError  # as of all codecs whose output has no fixed size
 
     async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
-
-    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        packed = chunk_data.as_numpy_array()
-        unpacked = unpack(self.name, packed, self.most, exact=self.exact, options=self.options)
+        unpacked = await asyncio.to_thread(self.unpacked, chunk_data.as_numpy_array())
         return chunk_spec.prototype.buffer.from_array_like(np.frombuffer(unpacked, np.uint8))

@@ -226,10 +226,7 @@ def _info(system: Any, path: str) -> dict[str, Any]:
 
 
 class RemoteFile(io.RawIOBase):
-    """A remote file that is read by ranges. If the server sends no ranges, it is downloaded to a temporary file.
-
-    Threads take turns: a file of fsspec has one position.
-    """
+    """A remote file that is read by ranges. If the server sends no ranges, it is downloaded to a temporary file."""
 
     def __init__(self, system: Any, path: str) -> None:
         super().__init__()
@@ -255,7 +252,7 @@ class RemoteFile(io.RawIOBase):
             return False
 
     def read_at(self, offset: int, into: Array) -> int:
-        """Read bytes into an array of them; return how many, which may be fewer."""
+        """Read bytes into an array of them, for one thread at a time; return how many, which may be fewer."""
         wanted = min(into.size, PIECE, max(self.size - offset, 0))
         if not wanted:
             return 0
