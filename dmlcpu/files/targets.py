@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import io
 import os
 import re
@@ -72,12 +73,9 @@ class FileWriter(Writer):
 
     def __init__(self, target: str, token: str) -> None:
         super().__init__(target, token)
-
-        def opened(path: str, flags: int) -> int:
-            return os.open(self._from(path), flags, 0o666, dir_fd=self._at)
-
         with OnFailure(self._leave):
-            self._file = io.FileIO(self._temporary, "x", opener=opened)
+            opener = functools.partial(os.open, mode=0o666, dir_fd=self._at)
+            self._file = io.FileIO(self._from(self._temporary), "x", opener=opener)
 
     def _from(self, path: str) -> str:
         """Return a path as it is given along with the folder's handle."""
