@@ -136,8 +136,7 @@ def _members(group: Any, wanted: str | None) -> dict[str, Any]:
 class _ZarrSource(FileSource):
     def __init__(self, array: Any, dtype: str | None) -> None:
         check_dtype(array.dtype)
-        self._stored = array.dtype.newbyteorder("=")
-        super().__init__(Tensor(tuple(array.shape), self._stored), dtype)
+        super().__init__(Tensor(tuple(array.shape), array.dtype.newbyteorder("=")), dtype)
         with refused(ZARR_FOLDER):
             self._array = _bounded_array(array)
         self._reading = threading.Lock()  # one region at a time: zarr takes more memory for each
@@ -149,10 +148,11 @@ class _ZarrSource(FileSource):
         self._at_once = min(max(1, _AT_ONCE // (math.prod(self._grid) * self.dtype.itemsize)), _MOST_AT_ONCE)
 
     def _fill(self, array: Array, region: Region) -> None:
-        stored, buffer = array.view(self._stored), default_buffer_prototype().nd_buffer
+        buffer = default_buffer_prototype().nd_buffer
         with self._reading, refused(ZARR_FOLDER), _settled():
             for piece, place in pieces(region, self._grid, self._at_once):
-                self._array.get_basic_selection(piece, out=buffer.from_ndarray_like(stored[*place, ...]))
+                part: Any = array[place] if place else array  # an array, and no scalar
+                self._array.get_basic_selection(piece, out=buffer.from_ndarray_like(part))
 
     def missing_chunks(self) -> int | None:
         """Count the chunks, or shards, that have no file; None if the store has no list of files."""

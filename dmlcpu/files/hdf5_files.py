@@ -78,10 +78,8 @@ class _Hdf5Source(FileSource):
         if dataset.shape is None:
             raise FileError("a dataset without a shape", "an array")
         check_dtype(dataset.dtype)
-        stored = Tensor(dataset.shape, np.dtype(dataset.dtype.newbyteorder("=").str))
-        super().__init__(stored, dtype, file)
+        super().__init__(Tensor(dataset.shape, np.dtype(dataset.dtype.newbyteorder("=").str)), dtype, file)
         self._dataset = dataset
-        self._stored = stored.dtype
         # Elements that were never written have no value then: HDF5 leaves them as they are.
         self._has_no_fill = not settings.fill_value_defined() or settings.get_fill_time() == 1
         self._gzip_bit = 0  # of the mask of filters that a chunk has skipped
@@ -131,7 +129,7 @@ class _Hdf5Source(FileSource):
             for piece, place in pieces(region, self._dataset.chunks or self.shape, _AT_ONCE):
                 if self._gzip_bit:
                     self._check_unpacked(piece)
-                self._dataset.read_direct(array.view(self._stored), source_sel=piece, dest_sel=place)
+                self._dataset.read_direct(array, source_sel=piece, dest_sel=place)
 
     def _check_unpacked(self, region: Region) -> None:
         """Refuse chunks that do not unpack to what their shape says."""

@@ -121,7 +121,7 @@ class StoredSource(FileSource):
             self.buffer_bytes = min(2 * self.nbytes, _FAR * (_SPAN + _TILE) + PIECE)
         self._offset = storage.offset
         self._fortran = storage.fortran and len(self.shape) > 1
-        self._swapped = storage.tensor.dtype if storage.swapped else None
+        self._swapped = storage.swapped
 
     def _fill(self, array: Array, region: Region) -> None:
         if not array.size:
@@ -129,8 +129,8 @@ class StoredSource(FileSource):
         as_plain = f"{'u' if array.itemsize in (1, 2, 4, 8) else 'V'}{array.itemsize}"
         with self._turn:
             self._read(array.view(as_plain), [part.start for part in region])
-        if self._swapped is not None:
-            array.view(self._swapped).byteswap(inplace=True)
+        if self._swapped:
+            array.byteswap(inplace=True)
 
     def _read(self, into: Array, starts: list[int]) -> None:
         """Fill an array with a part of the elements; from Fortran order by tiles that are transposed in the cache."""
