@@ -166,11 +166,8 @@ def remove(path: str | os.PathLike[str]) -> None:
         if os.path.lexists(new) or not os.path.lexists(target):
             _bring_back(os.fspath(path), target)
             return
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
-    except (IsADirectoryError, PermissionError):  # macOS says the latter of folders
-        if not os.path.isdir(path):
-            raise
+    if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
+        return
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
