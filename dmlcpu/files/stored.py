@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.block_reader import tile_of
 from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Region, Tensor
 from dmlcpu.files.base import FileError, FileSource, check_block
@@ -126,9 +127,12 @@ class StoredSource(FileSource):
     def _fill(self, array: Array, region: Region) -> None:
         if not array.size:
             return
-        as_plain = f"{'u' if array.itemsize in (1, 2, 4, 8) else 'V'}{array.itemsize}"
         with self._turn:
-            self._read(array.view(as_plain), [part.start for part in region])
+            if array.shape == self.shape and not self._fortran:
+                read_at(self._file, self._offset, as_bytes(array))
+            else:
+                as_plain = f"{'u' if array.itemsize in (1, 2, 4, 8) else 'V'}{array.itemsize}"
+                self._read(array.view(as_plain), [part.start for part in region])
         if self._swapped:
             array.byteswap(inplace=True)
 
@@ -165,7 +169,7 @@ def _tile(shape: tuple[int, ...], itemsize: int, far: int) -> list[int]:
 
 def _fill(file: File, first: int, steps: tuple[int, ...], into: Array, far: int) -> None:
     """Read elements that are `steps` bytes apart in the file, the first at `first`."""
-    run, runs = _runs(into.shape, steps, into.itemsize)
+    runs = math.prod(into.shape[: _outer(into.shape, steps, into.itemsize)])
     if runs == 1:
         read_at(file, first, as_bytes(into))
         return
@@ -173,6 +177,7 @@ def _fill(file: File, first: int, steps: tuple[int, ...], into: Array, far: int)
         _fill(file, first, steps[1:], into[0], far)
         return
     span = into.itemsize + sum((size - 1) * step for size, step in zip(into.shape, steps, strict=True))
+    run = into.nbytes // runs
     covered = run < far * _SHORT and span <= into.nbytes + runs * far * _GAP
     if covered and span <= far * _SPAN:
         scratch = np.empty(span, np.uint8)
@@ -188,14 +193,14 @@ def _fill(file: File, first: int, steps: tuple[int, ...], into: Array, far: int)
         _fill(file, first + row * steps[0], steps, into[row : row + rows], far)
 
 
-def _runs(shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int) -> tuple[int, int]:
-    """Return the bytes of the longest runs that elements form in a file, and how many runs there are."""
+def _outer(shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int) -> int:
+    """Return how many dimensions, the first ones, are not within the longest runs that elements form in a file."""
     run = itemsize
     for axis in reversed(range(len(shape))):
         if steps[axis] != run:
-            return run, math.prod(shape[: axis + 1])
+            return axis + 1
         run *= shape[axis]
-    return run, 1
+    return 0
 
 
 class StoredSink:
@@ -208,24 +213,15 @@ class StoredSink:
         self._steps = packed_strides(tensor.shape, tensor.dtype.itemsize)
 
     def write(self, region: Region, block: Array) -> None:
-        """Write the elements of a region."""
+        """Write the elements of a region, by runs; of a block in another order _SPAN bytes at a time."""
         check_block(region, block, self._dtype)
         first = self._offset + _place([part.start for part in region], self._steps)
-        self._write(first, self._steps, block)
-
-    def _write(self, first: int, steps: tuple[int, ...], block: Array) -> None:
-        if not block.size:
-            return
-        runs = _runs(block.shape, steps, block.itemsize)[1]
-        if runs == 1 and (block.flags.c_contiguous or block.nbytes <= _SPAN or block.ndim < 2):
-            write_at(self._file, first, as_bytes(np.ascontiguousarray(block)))
-            return
-        if len(block) == 1:
-            self._write(first, steps[1:], block[0])
-            return
-        rows = max(1, _SPAN * len(block) // block.nbytes) if runs == 1 else 1
-        for row in range(0, len(block), rows):
-            self._write(first + row * steps[0], steps, block[row : row + rows])
+        outer = _outer(block.shape, self._steps, block.itemsize)
+        most = block.size if block.flags.c_contiguous else _SPAN // block.itemsize
+        tile = (1,) * outer + tile_of(block.shape[outer:], most)
+        for corner in itertools.product(*map(range, [0] * block.ndim, block.shape, tile)):
+            piece = block[tuple(map(slice, corner, map(int.__add__, corner, tile)))]
+            write_at(self._file, first + _place(corner, self._steps), as_bytes(np.ascontiguousarray(piece)))
 
 
 class StoredWriter(FileWriter):
