@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait as wait_for
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
@@ -70,12 +70,9 @@ def in_time(call: Callable[[], T]) -> T:
             result.set_exception(error)
 
     threading.Thread(target=run, name="dmlcpu-remote", daemon=True).start()
-    try:
-        return result.result(now.seconds + _GRACE)
-    except TimeoutError:
-        if result.done():  # the error is the function's own, or it has ended just now
-            return result.result()
-        raise RemoteError(errno.ETIMEDOUT, _late(now.seconds)) from None
+    if not wait_for([result], now.seconds + _GRACE).done:
+        raise RemoteError(errno.ETIMEDOUT, _late(now.seconds))
+    return result.result()
 
 
 def too_late() -> str | None:
