@@ -38,6 +38,7 @@ _OF_VERSION_2 = (".zarray", ".zgroup")  # files in folders of version 2, whose f
 _LARGE = 32 << 20  # chunks of more bytes count: each is decompressed as a whole, and copied
 _AT_ONCE = 2 * _LARGE  # bytes of chunks that are read at the same time, if it is more than one
 _MOST_AT_ONCE = 1024  # chunks: zarr has some kilobytes for each
+_settling = threading.Lock()  # two that wait for all others would wait for each other
 
 
 class _Limited:
@@ -186,7 +187,8 @@ def _settled() -> Iterator[None]:
     try:
         yield
     except Exception:
-        sync(_others())
+        with _settling:
+            sync(_others())
         raise
 
 
