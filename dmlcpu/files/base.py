@@ -48,6 +48,7 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
     def __init__(self, stored: Tensor, dtype: str | None, *opened: Any) -> None:
         check_shape(stored)
         self.shape, self.dtype, self.nbytes = stored.shape, stored.dtype, stored.nbytes
+        self._stored = stored.dtype
         self.whole = whole(stored.shape)
         self._opened = opened  # what is closed with the source
         if dtype is None:
@@ -67,12 +68,12 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
             into = np.empty(shape, self.dtype)
         elif into.shape != shape or into.dtype != self.dtype or not into.flags.c_contiguous:
             raise TypeError(f"into is of {into.dtype}, shape {into.shape}; allowed: {self.dtype}, {shape}, in C order")
-        self._fill(into, region)
+        self._fill(into.view(self._stored), region)
         return into
 
     @abstractmethod
     def _fill(self, array: Array, region: Region) -> None:
-        """Read the elements of a region into an array in C order."""
+        """Read the elements of a region into an array in C order, of the type that the file has."""
 
     def missing_chunks(self) -> int | None:
         """Count the parts of the array that the file lacks, which are read as one value; None if that is not known."""

@@ -1,23 +1,24 @@
 """zarr folders that may hold anything: only regular files are read, and no chunk is longer than its shape says.
 
-This module imports zarr.
+Those that are written are new. This module imports zarr.
 """
 
 import asyncio
+import functools
 import math
 import operator
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import zarr
 from zarr.abc.codec import ArrayBytesCodec, BytesBytesCodec, Codec
-from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+from zarr.abc.store import ByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.codecs import BytesCodec, ShardingCodec
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
@@ -29,6 +30,7 @@ from dmlcpu.common.regions import Region, Tensor
 from dmlcpu.files.base import ZARR_FOLDER, FileError, FileSource, check_dtype, chosen, no_name, pieces, refused
 from dmlcpu.files.remote import file_system, is_remote, is_web, options_of, reached
 from dmlcpu.files.stored import open_file, read_at, size_of
+from dmlcpu.files.targets import ArraySink
 from dmlcpu.files.unpacking import CODECS, longer, unpack
 
 METADATA = 16 << 20  # bytes of a zarr.json, at most
@@ -36,6 +38,7 @@ _OF_VERSION_2 = (".zarray", ".zgroup")  # files in folders of version 2, whose f
 _LARGE = 32 << 20  # chunks of more bytes count: each is decompressed as a whole, and copied
 _AT_ONCE = 2 * _LARGE  # bytes of chunks that are read at the same time, if it is more than one
 _MOST_AT_ONCE = 1024  # chunks: zarr has some kilobytes for each
+_settling = threading.Lock()  # two that wait for all others would wait for each other
 
 
 class _Limited:
@@ -57,17 +60,15 @@ class _Folder(_Limited, LocalStore):
     ) -> Buffer | None:
         try:
             with open_file(self.root / key) as file:
-                start, stop, most = 0, size_of(file), self.most
-                if isinstance(byte_range, RangeByteRequest):
-                    start, stop, most = byte_range.start, min(byte_range.end, stop), self.most_of_range
-                elif isinstance(byte_range, SuffixByteRequest):
-                    start, most = max(0, stop - byte_range.suffix), self.most_of_range
-                elif isinstance(byte_range, OffsetByteRequest):
-                    start = byte_range.offset
-                if stop - start > most:
-                    raise FileError(f"{stop - start:,} bytes", f"at most {most:,}")
-                data = np.empty(max(0, stop - start), np.uint8)
-                read_at(file, start, data)
+                whole, most = size_of(file), self.most_of_range if byte_range else self.most
+                part: Any = byte_range or RangeByteRequest(0, whole)  # zarr asks for none that has no end
+                if isinstance(part, SuffixByteRequest):
+                    part = RangeByteRequest(max(0, whole - part.suffix), whole)
+                size = max(0, min(part.end, whole) - part.start)
+                if size > most:
+                    raise FileError(f"{size:,} bytes", f"at most {most:,}")
+                data = np.empty(size, np.uint8)
+                read_at(file, part.start, data)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
         except FileError as error:
@@ -79,15 +80,12 @@ class _RemoteFolder(_Limited, FsspecStore):
     """A folder of a remote file system."""
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        is_range = isinstance(byte_range, RangeByteRequest | SuffixByteRequest)
-        most = self.most_of_range if is_range else self.most
-        part = byte_range or RangeByteRequest(0, most + 1)
-        if isinstance(part, OffsetByteRequest):
-            part = RangeByteRequest(part.offset, part.offset + most + 1)
+        most = self.most_of_range if byte_range else self.most
+        part: Any = byte_range or RangeByteRequest(0, most + 1)
         size = part.suffix if isinstance(part, SuffixByteRequest) else part.end - part.start
         with reached():
             found = await super().get(key, prototype, part) if size <= most + 1 else None
-        if is_range and found is not None and len(found) > size:
+        if byte_range and found is not None and len(found) > size:
             raise FileError(f"all of {key}, where {size:,} bytes were requested", "a server that sends parts of files")
         if size > most + 1 or (found is not None and len(found) > most):
             raise FileError(f"{key}, which has more than {most:,} bytes", "what the shape of the chunks needs")
@@ -121,7 +119,7 @@ def _members(group: Any, wanted: str | None) -> dict[str, Any]:
     """Return the arrays in a group, and in the groups within it; only the wanted one, if it exists."""
     arrays: dict[str, Any] = {}
     groups, seen = [group], set()
-    with _settled():
+    with refused(ZARR_FOLDER), _settled():
         if wanted is not None and wanted in group and hasattr(group[wanted], "chunks"):
             return {wanted: group[wanted]}
         while groups:
@@ -150,16 +148,12 @@ class _ZarrSource(FileSource):
         self._grid = tuple(max(1, size) for size in (shards if array.store.most <= _AT_ONCE else chunks))
         self._at_once = min(max(1, _AT_ONCE // (math.prod(self._grid) * self.dtype.itemsize)), _MOST_AT_ONCE)
 
-    def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        region = self.whole if region is None else region
-        first, _ = next(pieces(region, self._grid, self._at_once), (None, None))
-        if into is None and first == region:
-            return self._part(region)  # without a copy
-        return super().read(region, into)
-
     def _fill(self, array: Array, region: Region) -> None:
-        for piece, place in pieces(region, self._grid, self._at_once):
-            array[place] = self._part(piece)
+        buffer = default_buffer_prototype().nd_buffer
+        with self._reading, refused(ZARR_FOLDER), _settled():
+            for piece, place in pieces(region, self._grid, self._at_once):
+                part: Any = array[place] if place else array  # an array, and no scalar
+                self._array.get_basic_selection(piece, out=buffer.from_ndarray_like(part))
 
     def missing_chunks(self) -> int | None:
         """Count the chunks, or shards, that have no file; None if the store has no list of files."""
@@ -170,29 +164,32 @@ class _ZarrSource(FileSource):
             return None
         grid = [-(-size // chunk) for size, chunk in zip(array.shape, array.shards or array.chunks, strict=True)]
         before = f"{array.path}/" if array.path else ""
-        with _settled():
+        with refused(ZARR_FOLDER), _settled():
             for key in collect_aiterator(array.store.list_prefix(array.path)):
                 place = tuple(map(int, re.findall("[0-9]+", key.removeprefix(before))))[: array.ndim]
                 is_within = len(place) == array.ndim and all(map(operator.lt, place, grid))
                 there += is_within and key == before + array.metadata.encode_chunk_key(place)
         return int(math.prod(grid) - there)
 
-    def _part(self, region: Region) -> Array:
-        """Return the elements of a region that has few chunks."""
-        with self._reading, _settled():
-            part = np.asarray(self._array[region])
-        return np.ascontiguousarray(part, part.dtype.newbyteorder("=")).reshape(part.shape).view(self.dtype)
+
+class ZarrSink(ArraySink):
+    """An array of zarr's that is written by regions. After an error nothing more is written."""
+
+    def write(self, region: Region, block: Array) -> None:
+        """Write the elements of a region."""
+        with _settled():
+            super().write(region, block)
 
 
 @contextmanager
 def _settled() -> Iterator[None]:
-    """Turn errors of zarr's into `FileError`, once it has no task any more: asyncio would report these at exit."""
-    with refused(ZARR_FOLDER):
-        try:
-            yield
-        except Exception:
+    """Raise errors of zarr's once it has no task any more: these would go on, and asyncio would report them at exit."""
+    try:
+        yield
+    except Exception:
+        with _settling:
             sync(_others())
-            raise
+        raise
 
 
 async def _others() -> None:
@@ -233,7 +230,8 @@ def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ..
             members: Any = codec.to_dict()
             name = members["name"].removeprefix("numcodecs.")
             if name in CODECS:  # others, of other packages, stay as they are
-                codec = _Bounded(name, most, exact, members.get("configuration", {}))
+                options = members.get("configuration", {})
+                codec = _Bounded(functools.partial(unpack, name, most=most, exact=exact, options=options))
             most, exact = longer(most), False
         found.append(codec)
         chunk = after
@@ -242,12 +240,9 @@ def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ..
 
 @dataclass(frozen=True)
 class _Bounded(BytesBytesCodec):
-    """A codec that unpacks no more than some bytes, with the arguments of `unpack`."""
+    """A codec that unpacks no more than some bytes, by a call of `unpack`."""
 
-    name: str
-    most: int
-    exact: bool
-    options: Mapping[str, Any] = field(hash=False)
+    unpacked: Callable[[Array], Any]
 
     is_fixed_size = False
 
@@ -255,9 +250,5 @@ class _Bounded(BytesBytesCodec):
         raise NotImplementedError  # as of all codecs whose output has no fixed size
 
     async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
-
-    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        packed = chunk_data.as_numpy_array()
-        unpacked = unpack(self.name, packed, self.most, exact=self.exact, options=self.options)
+        unpacked = await asyncio.to_thread(self.unpacked, chunk_data.as_numpy_array())
         return chunk_spec.prototype.buffer.from_array_like(np.frombuffer(unpacked, np.uint8))

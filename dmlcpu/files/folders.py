@@ -26,17 +26,15 @@ class FolderWriter(Writer):
 
     def __init__(self, target: str, token: str) -> None:
         super().__init__(target, token)
-        self.held: int | None = None
+        self._lock = contextlib.ExitStack()
         with OnFailure(self._leave):
             os.mkdir(self._temporary)
-            self.held = hold(self._temporary)
+            self.held = self._lock.enter_context(_held(self._temporary))
         self._needed: Sequence[str] = ()  # files that the folder must have at the end
 
     def put_in_place(self) -> None:
         """Replace the target: on Linux atomically."""
         # Another program may have removed the folder; what is written later is then in a new folder of this name.
-        if self.held is not None and not os.path.samestat(os.fstat(self.held), os.stat(self._temporary)):
-            raise FileNotFoundError(self._temporary)
         for name in self._needed:
             os.stat(os.path.join(self._temporary, name))
         put_folder(self._temporary, self._target)
@@ -49,9 +47,7 @@ class FolderWriter(Writer):
         self._leave()
 
     def _leave(self) -> None:
-        if self.held is not None:
-            os.close(self.held)
-            self.held = None
+        self._lock.close()
         super()._leave()
 
 
@@ -127,31 +123,26 @@ def sync_within(folder: str) -> None:
         sync_folder(place)
 
 
-def hold(folder: str | os.PathLike[str]) -> int | None:
-    """Lock a temporary folder, as a sign to other runs that it is in use; return the handle, if there are such locks.
+@contextlib.contextmanager
+def _held(folder: str | os.PathLike[str]) -> Iterator[int | None]:
+    """Lock a temporary folder, as a sign to other runs that it is in use; yield the handle, if there are such locks.
 
     A file needs none: if somebody removes it, it cannot be renamed, but of a folder some parts may be left.
     """
     if fcntl is None:
-        return None
+        yield None
+        return
     handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    with contextlib.suppress(OSError):  # of a file system without locks
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    return handle
-
-
-@contextlib.contextmanager
-def _held(folder: str | os.PathLike[str]) -> Iterator[int | None]:
-    handle = hold(folder)
     try:
+        with contextlib.suppress(OSError):  # of a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         yield handle
     finally:
-        if handle is not None:
-            os.close(handle)
+        os.close(handle)
 
 
 def is_held(path: str | os.PathLike[str]) -> bool:
-    """Return whether a process has a temporary folder in use, by `hold`."""
+    """Return whether a process has a temporary folder in use, by `_held`."""
     try:
         with _held(path) as handle:
             if handle is not None:
@@ -175,11 +166,8 @@ def remove(path: str | os.PathLike[str]) -> None:
         if os.path.lexists(new) or not os.path.lexists(target):
             _bring_back(os.fspath(path), target)
             return
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
-    except (IsADirectoryError, PermissionError):  # macOS says the latter of folders
-        if not os.path.isdir(path):
-            raise
+    if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
+        return
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)

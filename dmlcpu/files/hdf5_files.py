@@ -78,29 +78,25 @@ class _Hdf5Source(FileSource):
         if dataset.shape is None:
             raise FileError("a dataset without a shape", "an array")
         check_dtype(dataset.dtype)
-        stored = Tensor(dataset.shape, np.dtype(dataset.dtype.newbyteorder("=").str))
-        super().__init__(stored, dtype, file)
+        super().__init__(Tensor(dataset.shape, np.dtype(dataset.dtype.newbyteorder("=").str)), dtype, file)
         self._dataset = dataset
-        self._stored = stored.dtype
         # Elements that were never written have no value then: HDF5 leaves them as they are.
         self._has_no_fill = not settings.fill_value_defined() or settings.get_fill_time() == 1
         self._gzip_bit = 0  # of the mask of filters that a chunk has skipped
         if dataset.chunks is not None:
-            filters = [settings.get_filter(number) for number in range(settings.get_nfilters())]
-            self._check_chunks([(code, text) for code, _, _, text in filters])
+            self._check_chunks([settings.get_filter(number) for number in range(settings.get_nfilters())])
 
-    def _check_chunks(self, filters: list[tuple[int, bytes]]) -> None:
+    def _check_chunks(self, filters: list[tuple[int, int, tuple[int, ...], bytes]]) -> None:
         """Refuse filters that are not known, and chunks of another size than their shape says.
 
         HDF5 takes memory for all that a chunk unpacks to, and of a chunk that is too short it returns what follows in
         memory.
         """
-        codes = [code for code, _ in filters]
-        for code, text in filters:
+        codes = [code for code, *_ in filters]
+        for code, *_, name in filters:
             if code not in _FILTERS:
-                raise FileError(
-                    f"elements that pass through the filter {code} ({text.decode(errors='replace')})", _KNOWN
-                )
+                found = f"elements that pass through the filter {code} ({name.decode(errors='replace')})"
+                raise FileError(found, _KNOWN)
         if codes != [code for code in _FILTERS if code in codes]:
             raise FileError(f"the filters {codes}", _KNOWN)
         bits = {code: 1 << number for number, code in enumerate(codes)}  # of the mask of filters that a chunk skips
@@ -133,7 +129,7 @@ class _Hdf5Source(FileSource):
             for piece, place in pieces(region, self._dataset.chunks or self.shape, _AT_ONCE):
                 if self._gzip_bit:
                     self._check_unpacked(piece)
-                self._dataset.read_direct(array.view(self._stored), source_sel=piece, dest_sel=place)
+                self._dataset.read_direct(array, source_sel=piece, dest_sel=place)
 
     def _check_unpacked(self, region: Region) -> None:
         """Refuse chunks that do not unpack to what their shape says."""

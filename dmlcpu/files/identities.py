@@ -16,9 +16,6 @@ from dmlcpu.files.targets import fail
 
 Identity = dict[str, Any]
 
-# Fields that copies of a file, and other machines' views, lack: compared only between looks at the same place.
-# Numbers of devices and inodes are no part of it: some file systems give others at each mount.
-_OF_ONE_PLACE = ("ctime_ns",)
 # A file that changes twice within a tick of its file system's clock has the same time after both. Clocks of kernels
 # tick each 1 to 10 ms; times of whole seconds are those of a file system that has no others, where it may be 2 s.
 _TICK, _WHOLE_SECONDS = 20_000_000, 2_000_000_000  # ns
@@ -33,16 +30,17 @@ def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = Fal
     It has ``size`` in bytes, ``mtime_ns`` and ``ctime_ns``, for a folder the sums over its files; with `content`
     ``size`` and ``sha256``; a remote file has ``version`` in place of the times, if its server reports versions.
     With `settled` any later change gives another identity: it waits until no time is within a tick of now.
+    Numbers of devices and inodes are no part of it: some file systems give others at each mount.
     """
     path = remote.base_of(os.fspath(path))
     if remote.is_remote(path):
         return remote.identity(path, known(path), content=content)
+    if content:
+        return _content_of_folder(Path(path), within=within) if os.path.isdir(path) else _content(path)
     for _ in range(_LOOKS if settled else 1):
-        status = os.stat(path)
-        is_folder = stat.S_ISDIR(status.st_mode)
-        if content:
-            return _content_of_folder(Path(path), within=within) if is_folder else _content(path)
-        states = [status, *(os.stat(each) for _, each in _within(Path(path)))] if is_folder and within else [status]
+        states = [os.stat(path)]
+        if within and stat.S_ISDIR(states[0].st_mode):
+            states += (os.stat(each) for _, each in _within(Path(path)))
         if not (settled and (left := _left(states))):
             break
         time.sleep(left)
@@ -59,18 +57,16 @@ def differs(before: Any, now: Mapping[str, Any], *, same_place: bool) -> bool:
     """Return whether a file has changed, judged by the fields known now; without `same_place` one may be a copy."""
     if not isinstance(before, dict):
         return True
-    return any(before.get(key) != value for key, value in now.items() if same_place or key not in _OF_ONE_PLACE)
+    # Copies of a file, and other machines' views, have another time of the inode's change.
+    return any(before.get(key) != value for key, value in now.items() if same_place or key != "ctime_ns")
 
 
 def _left(states: Iterable[os.stat_result]) -> float:
     """Return the seconds until no time is within a tick of now. A server's clock may be ahead, by no more."""
-    now, left = time.time_ns(), 0
-    for status in states:
-        for when in (status.st_mtime_ns, status.st_ctime_ns):
-            tick = _TICK if when % 1_000_000_000 else _WHOLE_SECONDS
-            if -tick < now - when < tick:
-                left = max(left, when + tick - now)
-    return left / 1e9
+    now = time.time_ns()
+    times = {when for status in states for when in (status.st_mtime_ns, status.st_ctime_ns)}
+    ticks = ((when, _TICK if when % 1_000_000_000 else _WHOLE_SECONDS) for when in times)
+    return max((when + tick - now for when, tick in ticks if -tick < now - when < tick), default=0) / 1e9
 
 
 def _within(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -68,7 +68,7 @@ class _NpzSource(FileSource):
     def _fill(self, array: Array, region: Region) -> None:
         storage = self._storage
         at_once = region == self.whole and not storage.fortran
-        found = array if at_once else np.empty(self.shape, self.dtype)
+        found = array if at_once else np.empty(self.shape, array.dtype)
         with refused(_ALLOWED), self._archive.open(self._member) as member:
             member.read(storage.offset)
             into, done = as_bytes(found), 0
@@ -78,7 +78,7 @@ class _NpzSource(FileSource):
             if done != into.size:
                 raise EOFError(f"it ends after {done:,} bytes of elements")
         if storage.swapped:
-            found.view(storage.tensor.dtype).byteswap(inplace=True)
+            found.byteswap(inplace=True)
         if not at_once:
             array[...] = (found.reshape(self.shape[::-1]).transpose() if storage.fortran else found)[region]
 

@@ -59,7 +59,7 @@ class _OnnxSource(FileSource):
 
     def __init__(self, array: Any, dtype: str | None) -> None:
         super().__init__(Tensor(array.shape, array.dtype), dtype)
-        self._array: Array | None = array.view(self.dtype)
+        self._array: Array | None = array
 
     def close(self) -> None:
         self._array = None

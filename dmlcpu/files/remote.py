@@ -10,7 +10,6 @@ import io
 import os
 import re
 import tempfile
-import threading
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -97,15 +96,10 @@ def without_query(path: str) -> str:
     return re.split("[?#]", path, maxsplit=1)[0] if is_web(path) else path
 
 
-def _naming(parts: list[str]) -> int:
-    """Return which part of a chained URL names the file that is read; caches have no names."""
-    return next((number for number, part in enumerate(parts) if part.partition("://")[2]), len(parts) - 1)
-
-
 def naming(path: str) -> str:
     """Return the part of a chained URL that names the file that is read; another path as it is."""
-    parts, _ = _chain(path)
-    return parts[_naming(parts)] if len(parts) > 1 else path
+    parts, _ = _chain(path)  # caches have no names
+    return next((part for part in parts if part.partition("://")[2]), parts[-1]) if len(parts) > 1 else path
 
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
@@ -116,11 +110,10 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
 def matching(pattern: str, directory: str | os.PathLike[str] = "") -> list[str]:
     """Return the URLs that match a pattern with ``*``, in order. Raises OSError, or ImportError without fsspec."""
     system, stripped = file_system(located(directory, pattern))
-    parts, _ = _chain(pattern)
-    number = _naming(parts)
-    before, pattern, after = parts[:number], parts[number], parts[number + 1 :]
-    sign = re.search(r"[*?\[]", pattern)
-    fixed = pattern[: pattern.rindex("/", 0, sign.start()) + 1] if sign else pattern
+    url, _ = file_and_name(pattern)
+    named = naming(url)
+    sign = re.search(r"[*?\[]", named)
+    fixed = named[: named.rindex("/", 0, sign.start()) + 1] if sign else named
     root = system._strip_protocol(fixed)
     with reached():
         system.invalidate_cache()
@@ -129,8 +122,8 @@ def matching(pattern: str, directory: str | os.PathLike[str] = "") -> list[str]:
         if ".." in re.split(r"[/\\]", name[len(root) :]):  # outputs may be named by it
             raise RemoteError(errno.EPERM, f"the listing names {name!r}, which leads out of {fixed}")
     # fsspec's own way back to URLs loses the host of some systems.
-    names = sorted((fixed + name[len(root) :].lstrip("/") if sign else pattern) for name in found)
-    return [_NAME.join([*before, name, *after]) for name in names]
+    names = sorted((fixed + name[len(root) :].lstrip("/") if sign else named) for name in found)
+    return [url.replace(named, name, 1) for name in names]
 
 
 def identity(url: str, format_: Format | None, *, content: bool) -> dict[str, int | str]:
@@ -238,9 +231,7 @@ class RemoteFile(io.RawIOBase):
     def __init__(self, system: Any, path: str) -> None:
         super().__init__()
         self._system, self._path = system, path
-        self._turn = threading.Lock()  # a file of fsspec has one position
         self._position = 0
-        self._copy: Any = None
         self._file: Any = None
         with reached():
             system.invalidate_cache()
@@ -261,24 +252,22 @@ class RemoteFile(io.RawIOBase):
             return False
 
     def read_at(self, offset: int, into: Array) -> int:
-        """Read bytes into an array of them; return how many, which may be fewer. Several threads may call it."""
+        """Read bytes into an array of them, for one thread at a time; return how many, which may be fewer."""
         wanted = min(into.size, PIECE, max(self.size - offset, 0))
         if not wanted:
             return 0
-        with self._turn, reached():
-            # The beginning, where headers are, needs no ranges.
-            file = self._file if self._in_ranges or (offset == 0 and self._copy is None) else self._downloaded()
-            file.seek(offset)
-            data = file.read(wanted)
+        with reached():
+            if offset and not self._in_ranges:  # the beginning, where headers are, needs none
+                self._download()
+            self._file.seek(offset)
+            data = self._file.read(wanted)
         if len(data) > wanted:
             raise RemoteError(errno.EIO, f"the server sent {len(data):,} bytes, and {wanted:,} were requested")
         into[: len(data)] = np.frombuffer(data, np.uint8)
         return len(data)
 
-    def _downloaded(self) -> Any:
-        """Return a temporary file with all of the file."""
-        if self._copy is not None:
-            return self._copy
+    def _download(self) -> None:
+        """Replace the file by a temporary one with all of it."""
         copy = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with this file
         with OnFailure(copy.close), self._system.open(self._path, "rb", block_size=0) as stream:
             while piece := stream.read(PIECE):
@@ -287,8 +276,8 @@ class RemoteFile(io.RawIOBase):
                     raise RemoteError(errno.EIO, f"it has more than {self.size:,} bytes")
             if copy.tell() < self.size:
                 raise RemoteError(errno.EIO, f"it ends after {copy.tell():,} of {self.size:,} bytes")
-        self._copy = copy
-        return copy
+        self._file.close()
+        self._file, self._in_ranges = copy, True
 
     def readinto(self, buffer: Any) -> int:
         """Read bytes from the position on."""
@@ -305,13 +294,10 @@ class RemoteFile(io.RawIOBase):
         """Return True."""
         return True
 
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
+    seekable = readable
 
     def close(self) -> None:
         """Close the file."""
-        if not self.closed:
-            for file in filter(None, (self._file, self._copy)):
-                file.close()
+        if self._file and not self.closed:
+            self._file.close()
         super().close()

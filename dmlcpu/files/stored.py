@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.block_reader import tile_of
 from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Region, Tensor
 from dmlcpu.files.base import FileError, FileSource, check_block
@@ -47,9 +48,9 @@ def open_file(path: str | os.PathLike[str]) -> File:
     if is_remote(path):
         return RemoteFile(*file_system(os.fspath(path)))
     file = io.FileIO(path, opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise FileError("no regular file", "a file on disk")
+    with OnFailure(file.close):
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise FileError("no regular file", "a file on disk")
     return file
 
 
@@ -116,12 +117,12 @@ class StoredSource(FileSource):
         self._file = file
         self._far = 1
         self._turn: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
-        if isinstance(file, RemoteFile):  # one region at a time: each takes more memory
+        if isinstance(file, RemoteFile):  # one region at a time: it has one position, and each takes more memory
             self._far, self._turn = _FAR, threading.Lock()
             self.buffer_bytes = min(2 * self.nbytes, _FAR * (_SPAN + _TILE) + PIECE)
         self._offset = storage.offset
         self._fortran = storage.fortran and len(self.shape) > 1
-        self._swapped = storage.tensor.dtype if storage.swapped else None
+        self._swapped = storage.swapped
 
     def _fill(self, array: Array, region: Region) -> None:
         if not array.size:
@@ -132,8 +133,8 @@ class StoredSource(FileSource):
             else:
                 as_plain = f"{'u' if array.itemsize in (1, 2, 4, 8) else 'V'}{array.itemsize}"
                 self._read(array.view(as_plain), [part.start for part in region])
-        if self._swapped is not None:
-            array.view(self._swapped).byteswap(inplace=True)
+        if self._swapped:
+            array.byteswap(inplace=True)
 
     def _read(self, into: Array, starts: list[int]) -> None:
         """Fill an array with a part of the elements; from Fortran order by tiles that are transposed in the cache."""
@@ -166,20 +167,17 @@ def _tile(shape: tuple[int, ...], itemsize: int, far: int) -> list[int]:
     return tile
 
 
-def _squeezed(array: Array, steps: tuple[int, ...]) -> tuple[Array, tuple[int, ...]]:
-    if 1 not in array.shape:
-        return array, steps
-    return array.squeeze(), tuple(step for size, step in zip(array.shape, steps, strict=True) if size > 1)
-
-
 def _fill(file: File, first: int, steps: tuple[int, ...], into: Array, far: int) -> None:
     """Read elements that are `steps` bytes apart in the file, the first at `first`."""
-    into, steps = _squeezed(into, steps)
-    run, runs = _runs(into.shape, steps, into.itemsize)
-    if runs == 1 and into.flags.c_contiguous:
+    runs = math.prod(into.shape[: _outer(into.shape, steps, into.itemsize)])
+    if runs == 1:
         read_at(file, first, as_bytes(into))
         return
+    if len(into) == 1:
+        _fill(file, first, steps[1:], into[0], far)
+        return
     span = into.itemsize + sum((size - 1) * step for size, step in zip(into.shape, steps, strict=True))
+    run = into.nbytes // runs
     covered = run < far * _SHORT and span <= into.nbytes + runs * far * _GAP
     if covered and span <= far * _SPAN:
         scratch = np.empty(span, np.uint8)
@@ -195,14 +193,14 @@ def _fill(file: File, first: int, steps: tuple[int, ...], into: Array, far: int)
         _fill(file, first + row * steps[0], steps, into[row : row + rows], far)
 
 
-def _runs(shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int) -> tuple[int, int]:
-    """Return the bytes of the longest runs that elements form in a file, and how many runs there are."""
+def _outer(shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int) -> int:
+    """Return how many dimensions, the first ones, are not within the longest runs that elements form in a file."""
     run = itemsize
     for axis in reversed(range(len(shape))):
         if steps[axis] != run:
-            return run, math.prod(shape[: axis + 1])
+            return axis + 1
         run *= shape[axis]
-    return run, 1
+    return 0
 
 
 class StoredSink:
@@ -215,22 +213,15 @@ class StoredSink:
         self._steps = packed_strides(tensor.shape, tensor.dtype.itemsize)
 
     def write(self, region: Region, block: Array) -> None:
-        """Write the elements of a region."""
+        """Write the elements of a region, by runs; of a block in another order _SPAN bytes at a time."""
         check_block(region, block, self._dtype)
         first = self._offset + _place([part.start for part in region], self._steps)
-        self._write(first, self._steps, block)
-
-    def _write(self, first: int, steps: tuple[int, ...], block: Array) -> None:
-        if not block.size:
-            return
-        block, steps = _squeezed(block, steps)
-        runs = _runs(block.shape, steps, block.itemsize)[1]
-        if runs == 1 and (block.flags.c_contiguous or block.nbytes <= _SPAN or block.ndim < 2):
-            write_at(self._file, first, as_bytes(np.ascontiguousarray(block)))
-            return
-        rows = max(1, _SPAN * len(block) // block.nbytes) if runs == 1 else 1
-        for row in range(0, len(block), rows):
-            self._write(first + row * steps[0], steps, block[row : row + rows])
+        outer = _outer(block.shape, self._steps, block.itemsize)
+        most = block.size if block.flags.c_contiguous else _SPAN // block.itemsize
+        tile = (1,) * outer + tile_of(block.shape[outer:], most)
+        for corner in itertools.product(*map(range, [0] * block.ndim, block.shape, tile)):
+            piece = block[tuple(map(slice, corner, map(int.__add__, corner, tile)))]
+            write_at(self._file, first + _place(corner, self._steps), as_bytes(np.ascontiguousarray(piece)))
 
 
 class StoredWriter(FileWriter):

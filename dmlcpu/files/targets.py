@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import io
 import os
 import re
@@ -22,11 +23,10 @@ from dmlcpu.files.base import FileError, check_block, whole
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+(?P<old>\.old)?\.part", re.DOTALL)
 PART, OLD = ".part", ".old.part"
 LONGER = len("...part") + 12  # bytes that such a name has more than the target's, with a token of 12 digits
+# What systems say that cannot sync folders; Windows, that cannot open one, EACCES.
 _NO_SYNC_OF_FOLDERS = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 
 HANDLES = hasattr(os, "O_PATH")  # of folders, relative to which files are opened and renamed
-
-Save = Callable[[io.FileIO, Mapping[str, Array]], None]
 
 
 class Writer(ABC):
@@ -73,12 +73,9 @@ class FileWriter(Writer):
 
     def __init__(self, target: str, token: str) -> None:
         super().__init__(target, token)
-
-        def opened(path: str, flags: int) -> int:
-            return os.open(self._from(path), flags, 0o666, dir_fd=self._at)
-
         with OnFailure(self._leave):
-            self._file = io.FileIO(self._temporary, "x", opener=opened)
+            opener = functools.partial(os.open, mode=0o666, dir_fd=self._at)
+            self._file = io.FileIO(self._from(self._temporary), "x", opener=opener)
 
     def _from(self, path: str) -> str:
         """Return a path as it is given along with the folder's handle."""
@@ -107,7 +104,7 @@ class FileWriter(Writer):
 class HeldWriter(FileWriter):
     """A writer of a file that `save` writes at once, from arrays held in memory."""
 
-    def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str, save: Save) -> None:
+    def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str, save: Callable[..., None]) -> None:
         # First: if there is no memory for them, nothing has been created.
         self._arrays = {name: np.empty(tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
         super().__init__(target, token)
@@ -212,8 +209,6 @@ def make_folder(folder: str) -> None:
 
 def sync_folder(folder: str) -> None:
     """Sync a folder, so that its names are on the disk, where the system can."""
-    if os.name == "nt":
-        return
     try:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -227,16 +222,8 @@ def sync_folder(folder: str) -> None:
 
 def stray(folders: Iterable[str], is_target: Callable[[str], bool]) -> list[Path]:
     """Return the temporary files and folders of killed runs in targets' folders, in the order to `remove` them."""
-    return sorted(
-        Path(entry.path)
-        for folder in folders
-        for entry in _listed(folder)
-        if (match := TEMPORARY.fullmatch(entry.name)) and is_target(os.path.join(folder, match["name"]))
-    )
-
-
-def _listed(folder: str) -> list[os.DirEntry[str]]:
-    """List a folder; nothing if it does not exist or cannot be read."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        return list(entries)
-    return []
+    found: list[tuple[str, re.Match[str]]] = []
+    for folder in folders:
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:  # it may not exist
+            found += ((folder, match) for entry in entries if (match := TEMPORARY.fullmatch(entry.name)))
+    return sorted(Path(folder, match[0]) for folder, match in found if is_target(os.path.join(folder, match["name"])))

@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait as wait_for
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
@@ -59,9 +59,8 @@ def in_time(call: Callable[[], T]) -> T:
     now = _patience.get()
     if now.seconds is None:
         return call()
-    token = _patience.set(now._replace(end=time.monotonic() + now.seconds))
     context = contextvars.copy_context()
-    _patience.reset(token)
+    context.run(_patience.set, now._replace(end=time.monotonic() + now.seconds))
     result: Future[T] = Future()
 
     def run() -> None:
@@ -71,12 +70,9 @@ def in_time(call: Callable[[], T]) -> T:
             result.set_exception(error)
 
     threading.Thread(target=run, name="dmlcpu-remote", daemon=True).start()
-    try:
-        return result.result(now.seconds + _GRACE)
-    except TimeoutError:
-        if result.done():  # the error is the function's own, or it has ended just now
-            return result.result()
-        raise RemoteError(errno.ETIMEDOUT, _late(now.seconds)) from None
+    if not wait_for([result], now.seconds + _GRACE).done:
+        raise RemoteError(errno.ETIMEDOUT, _late(now.seconds))
+    return result.result()
 
 
 def too_late() -> str | None:
@@ -92,11 +88,10 @@ def _late(seconds: float) -> str:
 def pause(number: int, first: float = 0.1, asked: str | None = None) -> float:
     """Return the seconds before a try, about twice as many each time; `asked`: Retry-After, seconds or a date."""
     own: float = first * 2 ** min(number, _DOUBLINGS) * random.uniform(0.5, 1.5)
-    if asked is None:
-        return own
-    with contextlib.suppress(ValueError):
-        left = float(asked) if asked.isdecimal() else email.utils.parsedate_to_datetime(asked).timestamp() - time.time()
-        return own + max(0.0, left)
+    if asked is not None:
+        with contextlib.suppress(ValueError):
+            date = None if asked.isdecimal() else email.utils.parsedate_to_datetime(asked)
+            own += max(0.0, date.timestamp() - time.time() if date else float(asked))
     return own
 
 

@@ -14,7 +14,6 @@ from dmlcpu.common.regions import Tensor
 from dmlcpu.files.base import ZARR_FOLDER, FileError, FileSource, Format, library
 from dmlcpu.files.folders import FolderWriter, sync_within
 from dmlcpu.files.remote import is_remote
-from dmlcpu.files.targets import ArraySink, Writer
 
 _CHUNK = 4 << 20
 _MARK = "zarr.json"
@@ -41,13 +40,12 @@ def check(tensors: Mapping[str, Tensor]) -> None:
             raise FileError(f"elements of {tensor.dtype} for a zarr folder", "the types of numbers that NumPy has")
 
 
-def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
-    """Begin a zarr folder: an array if there is one, otherwise a group."""
-    return _ZarrWriter(target, tensors, token)
-
-
 class _ZarrWriter(FolderWriter):
+    """A writer of a zarr folder: an array if there is one, otherwise a group."""
+
     def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
+        from dmlcpu.files.bounded_zarr import ZarrSink
+
         super().__init__(target, token)
         zarr, group, sinks = library("zarr", "zarr"), len(tensors) != 1, {}
         with OnFailure(self.discard):
@@ -55,8 +53,11 @@ class _ZarrWriter(FolderWriter):
                 zarr.create_group(self._temporary, zarr_format=3)
             for name, (shape, dtype) in tensors.items():
                 chunks = tile_of(shape, _CHUNK // dtype.itemsize)  # whole rows, as most regions have, if they fit
-                within = {"name": name if group else None, "chunks": chunks, "zarr_format": 3}
-                sinks[name] = ArraySink(zarr.create_array(self._temporary, shape=shape, dtype=dtype, **within))
+                place, within = self._temporary, name if group else None
+                if within and name.isidentifier():  # as a member zarr leaves coroutines if it cannot read the group
+                    place, within = os.path.join(place, name), None
+                settings = {"shape": shape, "dtype": dtype, "chunks": chunks, "zarr_format": 3}
+                sinks[name] = ZarrSink(zarr.create_array(place, name=within, **settings))
         self.sinks = sinks
         self._needed = [os.path.join(part, _MARK) for part in (os.curdir, *(tensors if group else ()))]
 
@@ -64,4 +65,4 @@ class _ZarrWriter(FolderWriter):
         sync_within(self._temporary)
 
 
-FORMAT = Format((".zarr",), open_source, check, create, is_remote=True, mark=_MARK)
+FORMAT = Format((".zarr",), open_source, check, _ZarrWriter, is_remote=True, mark=_MARK)

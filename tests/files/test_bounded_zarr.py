@@ -1,10 +1,13 @@
 """zarr folders that somebody has tampered with."""
 
 import asyncio
+import contextlib
 import gzip
 import importlib
 import json
 import os
+import threading
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -177,6 +180,23 @@ def test_nothing_is_under_way_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="what cannot be read"):
         read(tmp_path)
     assert sync(under_way()) == 0
+
+
+def test_two_that_fail_at_once_do_not_wait_for_each_other() -> None:
+    bounded_zarr = importlib.import_module("dmlcpu.files.bounded_zarr")
+
+    def fail() -> None:
+        with contextlib.suppress(OSError), bounded_zarr._settled():
+            raise OSError
+
+    threads = [threading.Thread(target=fail, daemon=True) for _ in range(3)]
+    loop = importlib.import_module("zarr.core.sync")._get_loop()
+    loop.call_soon_threadsafe(time.sleep, 0.3)  # all come in one turn of the loop
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 @pytest.mark.parametrize("separator", ["/", "."])

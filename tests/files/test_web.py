@@ -111,6 +111,14 @@ def test_a_call_that_ends_just_when_it_is_late(monkeypatch: pytest.MonkeyPatch) 
             web.in_time(lambda: 1 // 0)
 
 
+def test_a_timeout_of_the_calls_own_is_its_error() -> None:
+    def call() -> None:
+        raise TimeoutError("its own")
+
+    with web.patience(0, 30), pytest.raises(TimeoutError, match="its own"):
+        web.in_time(call)
+
+
 def test_an_endless_answer_takes_no_memory(server: Server) -> None:
     server.endless = True
     tracemalloc.start()

@@ -1,10 +1,14 @@
+import asyncio
 import ctypes
 import errno
+import gc
 import itertools
 import json
 import os
 import shutil
 import sys
+import time
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -266,6 +270,44 @@ def test_a_folder_that_vanishes_while_it_is_written(tmp_path: Path, names: tuple
     assert contents(tmp_path) == ["y.zarr"]
     for name in names:
         check_reads(tmp_path / "y.zarr", ARRAY, name if len(names) > 1 else None)
+
+
+def test_nothing_is_written_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """zarr writes several chunks at a time: those that go on would make the folder anew after it is removed."""
+    array = np.ones((4, 1 << 20), "f4")
+    writer = create(tmp_path / "y.zarr", {"y": Tensor(array.shape, array.dtype)}, "0a")
+    put = zarr.storage.LocalStore.set
+
+    async def put_slowly(store: object, key: str, value: object) -> None:
+        if key == "c/1/0":
+            raise OSError(errno.ENOSPC, "full")
+        await asyncio.sleep(0.2)
+        await put(store, key, value)
+
+    monkeypatch.setattr(zarr.storage.LocalStore, "set", put_slowly)
+    with pytest.raises(OSError, match="full"):
+        writer.write({"y": array})
+    writer.discard()
+    time.sleep(0.4)
+    assert contents(tmp_path) == []
+
+
+def test_no_coroutine_is_left_if_the_group_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    get = zarr.storage.LocalStore.get
+
+    async def failing(store: object, key: str, *arguments: object, **options: object) -> object:
+        if key == "zarr.json" and (tmp_path / ".y.zarr.0a.part" / key).exists():
+            raise OSError(errno.EIO, "broken")
+        return await get(store, key, *arguments, **options)
+
+    monkeypatch.setattr(zarr.storage.LocalStore, "get", failing)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(OSError, match="broken"):
+            create(tmp_path / "y.zarr", dict.fromkeys(("y", "z"), Tensor(ARRAY.shape, ARRAY.dtype)), "0a")
+        gc.collect()
+    assert [str(each.message) for each in caught] == []
+    assert contents(tmp_path) == []
 
 
 def test_a_folder_that_was_replaced_does_not_come_back(tmp_path: Path) -> None:
