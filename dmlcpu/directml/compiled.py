@@ -88,12 +88,14 @@ class CompiledOperator(Generic[Result]):
     feature_level : FeatureLevel
         The feature level against which the desc was checked.
 
-    Notes ----- Tensors are bound by the names of the desc's fields. A field with several tensors is bound to a list;
-    its tensors can also be bound one by one, by names with an index (``quantization_tensors[0]``). Bind either an array
-    with the tensor's sizes and type, and any strides; or the tensor's buffer: a contiguous 1-D array of its type or of
-    uint8, or bytes, a bytearray or a memoryview. A buffer is viewed with the desc's sizes and strides. Nothing is
-    copied, except inputs that are not aligned to their type. Outputs that are not bound are allocated, with the desc's
-    strides if it has any.
+    Notes
+    -----
+    Tensors are bound by the names of the desc's fields. A field with several tensors is bound to a list; its tensors
+    can also be bound one by one, by names with an index (``quantization_tensors[0]``). Bind either an array with the
+    tensor's sizes and type, and any strides; or the tensor's buffer: a contiguous 1-D array of its type or of uint8, or
+    bytes, a bytearray or a memoryview. A buffer is viewed with the desc's sizes and strides. Nothing is copied, except
+    inputs that are not aligned to their type. Outputs that are not bound are allocated, with the desc's strides if it
+    has any.
 
     Nothing is written before every check has passed. Outputs may not share memory with anything else that is bound.
     Some operators work in place: their output may be their input (the OutputTensor of a scatter its InputTensor).

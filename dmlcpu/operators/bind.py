@@ -40,9 +40,10 @@ def bind(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundOpe
     TypeError
         If `function` is not the function of an operator, or an argument has the wrong Python type.
 
-    Notes ----- An array that the kernels cannot read directly (another byte order, a float64 scale) is converted at
-    each call, which then takes as long as a call of the function. An object that NumPy cannot view without a copy is a
-    constant.
+    Notes
+    -----
+    An array that the kernels cannot read directly (another byte order, a float64 scale) is converted at each call,
+    which then takes as long as a call of the function. An object that NumPy cannot view without a copy is a constant.
 
     Examples
     --------

@@ -34,7 +34,7 @@ def argmax(
         memory layout.
     axis : int or tuple of int, optional
         The axes along which the elements of a set lie, by default all. A negative one counts from the last. A list is
-        also accepted, because jobs in JSON have no tuples.
+        also accepted, because files of jobs have no tuples.
     select_last : bool, default False
         Whether the last of equal elements wins, instead of the first.
     keepdims : bool, default False

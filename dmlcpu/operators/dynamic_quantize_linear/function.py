@@ -82,7 +82,9 @@ def dynamic_quantize_linear(
     TypeError
         If an argument has the wrong Python type.
 
-    Notes ----- The semantics are those of DirectML's ``DML_DYNAMIC_QUANTIZE_LINEAR_OPERATOR_DESC`` and of ONNX
+    Notes
+    -----
+    The semantics are those of DirectML's ``DML_DYNAMIC_QUANTIZE_LINEAR_OPERATOR_DESC`` and of ONNX
     DynamicQuantizeLinear 11, which has only uint8 and one range. If all elements are 0, or there are none, the scale is
     1. `dequantize_linear` and `matmul_integer_to_float` accept scales and zero points along an axis directly.
 

@@ -153,7 +153,7 @@ def matmul_top_k(
     nan : {"greatest", "last"}, default "greatest"
         The rank of NaN: above +inf, or last in both modes.
     mask : array_like of bool, shape (N,) or (M, N), optional
-        Which columns may be selected: the same for all rows, or different for each. Not supported for batches.
+        Which columns may be selected: the same for all rows, or others for each row. Not supported for batches.
     exclude : optional
         The columns of each row that are not selected: M lists of ints; a SciPy sparse matrix (M, N), whose nonzero
         elements count; the arrays (indptr, indices) of such a matrix; or a bool array (M, N). Columns from N on are

@@ -55,7 +55,7 @@ def scatter_nd(
     """Copy x, then write updates at the positions that index tuples name.
 
     Updates are applied in the order of `indices`, for any number of threads. So without a reduction the last update of
-    an element wins, and with one the result is that of a plain loop.
+    an element wins, and with a reduction the result is that of a plain loop.
 
     Parameters
     ----------

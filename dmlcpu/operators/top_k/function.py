@@ -151,9 +151,11 @@ def top_k(
     TypeError
         If an argument has the wrong Python type.
 
-    Notes ----- The semantics are those of DirectML's ``DML_TOP_K1_OPERATOR_DESC``. In addition, k may be N or 0, arrays
-    may be empty, and more data types are supported. Where ONNX TopK defines results, they are the same. `mode` and
-    `axis` are those of ``numpy.top_k`` and of the array API standard.
+    Notes
+    -----
+    The semantics are those of DirectML's ``DML_TOP_K1_OPERATOR_DESC``. In addition, k may be N or 0, arrays may be
+    empty, and more data types are supported. Where ONNX TopK defines results, they are the same. `mode` and `axis` are
+    those of ``numpy.top_k`` and of the array API standard.
 
     A new array of 32 MiB to 1 GiB may reuse the memory of an earlier result. Then it does not own its data and cannot
     be resized in place.
