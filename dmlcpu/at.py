@@ -36,7 +36,7 @@ def add_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
     Raises
     ------
     IndexError
-        If an index is out of range; nothing has been written then. The kernels raise an `IndexOutOfRangeError`.
+        If an index is out of range; then nothing is written. From the kernels it is an `IndexOutOfRangeError`.
     BindingError
         If x is read-only.
 
@@ -46,8 +46,8 @@ def add_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
     rounded to x's type. Neither NumPy nor dmlcpu specifies the bits of a NaN that a sum produces. The kernels ignore
     ``np.errstate``: they report no overflow.
 
-    NumPy itself runs small calls, which it does faster; calls that it computes in another type than x's; and calls
-    whose types, indices or memory layout the kernels do not support.
+    NumPy's own function runs small calls, for which it is faster; calls in which it computes in another type than x's;
+    and calls whose types, indices or memory layout the kernels do not support.
 
     Examples
     --------

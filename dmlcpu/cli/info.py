@@ -13,7 +13,7 @@ def add_options(info: argparse.ArgumentParser) -> None:
     info.add_argument("--json", action="store_true", help="print JSON")
     measure = (
         "show instead how fast this machine reads, copies and multiplies, the fraction that each operator reaches, "
-        "and what would make it faster; takes two to three seconds"
+        "and what would make it faster; takes a few seconds"
     )
     info.add_argument("--measure", action="store_true", help=measure)
 

@@ -24,11 +24,11 @@ class Fault:
     Parameters
     ----------
     path : str
-        Where, as a JSON path (``$.commands[0].bindings.InputTensor``).
+        The JSON path of the value (``$.commands[0].bindings.InputTensor``).
     found : str
-        The value there, or "missing".
+        The value, or "missing".
     allowed : str
-        What would have been accepted.
+        What is accepted.
     """
 
     path: str

@@ -84,17 +84,18 @@ class CompiledOperator(Generic[Result]):
     Attributes
     ----------
     desc : operator desc
-        What it computes.
+        The desc of what it computes.
     feature_level : FeatureLevel
-        What it was checked against.
+        The feature level against which the desc was checked.
 
     Notes
     -----
-    Tensors are bound by the names of the desc's fields; an array of tensors as a list, or by names with an index. A
-    tensor is given either as an array of its sizes and type, with any strides; or as its buffer: a contiguous 1-D
-    array of its type or of uint8 (or bytes, bytearray, memoryview), which is viewed with the desc's sizes and strides.
-    Nothing is copied, except inputs that are not aligned to their type. Outputs that are not bound are allocated, with
-    the desc's strides if it has any.
+    Tensors are bound by the names of the desc's fields. A field with several tensors is bound to a list; its tensors
+    can also be bound one by one, by names with an index (``quantization_tensors[0]``). Bind either an array with the
+    tensor's sizes and type, and any strides; or the tensor's buffer: a contiguous 1-D array of its type or of uint8, or
+    bytes, a bytearray or a memoryview. A buffer is viewed with the desc's sizes and strides. Nothing is copied, except
+    inputs that are not aligned to their type. Outputs that are not bound are allocated, with the desc's strides if it
+    has any.
 
     Nothing is written before every check has passed. Outputs may not share memory with anything else that is bound.
     Some operators work in place: their output may be their input (the OutputTensor of a scatter its InputTensor).
@@ -161,9 +162,9 @@ class CompiledOperator(Generic[Result]):
         return _again, (self.desc, self.feature_level, self._owned and self._owned.tensors)
 
     def initialize(self, **owned: Any) -> None:
-        """Bind the tensors flagged OWNED_BY_DML, all of them, for all calls to come.
+        """Bind all tensors flagged OWNED_BY_DML, for all later calls.
 
-        The operator keeps its own copy (of a B matrix: packed). Initializing again replaces it.
+        The operator keeps its own copies; a B matrix is packed. To initialize it again replaces them.
 
         Parameters
         ----------
@@ -192,13 +193,13 @@ class CompiledOperator(Generic[Result]):
         Parameters
         ----------
         **tensors : ndarray or buffer
-            A value for each input that is not flagged OWNED_BY_DML, and for each output that is to be written to
-            given memory, by the names of the desc's fields.
+            By the names of the desc's fields: a value for each input that is not flagged OWNED_BY_DML, and for each
+            output that should not be a new array.
 
         Returns
         -------
         ndarray or named tuple of them
-            The output, or outputs. An output that was bound as a buffer is returned as the view of it.
+            The output, or outputs. For an output that was bound as a buffer, a view of the buffer.
 
         Raises
         ------

@@ -37,7 +37,7 @@ class TensorDataType(IntEnum):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy type of the same name; UNKNOWN, UINT4 and INT4 have none.
+        """The NumPy type of the same name; UNKNOWN, UINT4 and INT4 have none, and raise UnsupportedError.
 
         Examples
         --------
@@ -63,7 +63,7 @@ class TensorFlags(IntFlag, boundary=STRICT):
 
 
 class AxisDirection(IntEnum):
-    """DML_AXIS_DIRECTION: an order, of what depends on the operator."""
+    """DML_AXIS_DIRECTION: an order; each operator's desc says what it orders."""
 
     INCREASING = 0
     DECREASING = 1

@@ -31,13 +31,13 @@ class TensorDesc(Desc):
     sizes : sequence of int
         1 to 8 sizes, each at least 1, of at most 2**32 - 1 elements together.
     strides : sequence of int, optional
-        The distance, in elements, between neighbours along each dimension; 0 repeats one element. None: packed, the
-        last dimension fastest.
+        The distance, in elements, between neighbours along each dimension; 0 repeats one element. By default the tensor
+        is packed, in C order.
     total_tensor_size_in_bytes : int, optional
-        The size of the buffer. None: the least that holds all elements, rounded up to a multiple of 4;
-        `dataclasses.replace` computes it again unless another is passed.
+        The size of the buffer. By default the least size that holds all elements, rounded up to a multiple of 4; then
+        `dataclasses.replace` computes it again.
     guaranteed_base_offset_alignment : int, default 0
-        0, or a power of two of at least the element's size. It has no effect.
+        0, or a power of two that is at least the element's size. It has no effect.
 
     Raises
     ------
@@ -133,14 +133,14 @@ class TensorDesc(Desc):
         Parameters
         ----------
         array : array_like
-            Of a type that DirectML has; int4 and uint4 are those of ml_dtypes.
+            An array of a type that DirectML has; int4 and uint4 are those of ml_dtypes.
         flags : TensorFlags, default NONE
             The tensor's flags.
 
         Returns
         -------
         TensorDesc
-            Any array of its type and shape can be bound to it.
+            The desc. Any array of its type and shape can be bound to it.
 
         Raises
         ------

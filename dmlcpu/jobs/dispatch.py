@@ -51,7 +51,7 @@ class Lost(NamedTuple):
 
 
 class WorkerError(RuntimeError):
-    """Workers do not start, are gone, or have met an error that is no job's; then the message has the traceback."""
+    """Workers do not start, have ended, or raised an error that no job caused; then the message has the traceback."""
 
 
 class Workers(AbstractContextManager["Workers"]):

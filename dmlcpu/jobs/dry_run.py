@@ -16,29 +16,29 @@ from dmlcpu.jobs.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """What would be done for a job.
+    """What `run_jobs` would do for a job.
 
     Parameters
     ----------
     id, place : str
-        The job, and where it stands.
+        The job's id, and the file and line of the job.
     op : str or None
-        What it runs; None if the job has errors, and then all that follows is empty.
+        The operation; None if the job has errors.
     inputs, outputs : mapping of str to str
-        Shapes, and of outputs types, by the arguments' and results' names.
+        The shape of each input by its argument's name; the shape and type of each output by its result's name.
     kernel : str or None
-        The kernel that it runs with.
+        The kernel that would run.
     read_bytes, written_bytes, peak_bytes : int
-        Bytes of elements read and written, and an estimate of its memory.
+        The bytes of elements that the job reads, those that it writes, and an estimate of its memory.
     in_blocks : bool
-        Whether it runs in blocks, as it would exceed the memory limit.
+        Whether it runs in blocks, because it would otherwise exceed the memory limit.
     faults : list of JobFault
-        Why it cannot run.
+        The errors because of which it cannot run.
     remote : list of str
         The inputs that come from other machines.
     missing_chunks : mapping of str to int or None
-        How many chunks zarr and HDF5 arrays lack, by the arguments' names; None if unknown. Their elements are the
-        array's fill value.
+        The number of chunks that a zarr or HDF5 array lacks, by its argument's name; None if it is unknown. Such chunks
+        read as the array's fill value.
     """
 
     id: str
@@ -78,9 +78,11 @@ class JobsPlan:
     Parameters
     ----------
     jobs : list of PlannedJob
-        Those that would run, or have errors.
-    done_before, left_out : int
-        How many would not run: done, or not recorded as failed where only failed jobs run.
+        The jobs that would run, and those that have errors.
+    done_before : int
+        How many would not run because they are done.
+    left_out : int
+        With `retry_failed`, how many others would not run because they are not recorded as failed; otherwise 0.
     """
 
     jobs: list[PlannedJob]
@@ -89,7 +91,7 @@ class JobsPlan:
 
     @property
     def faults(self) -> list[JobFault]:
-        """All errors."""
+        """The errors of all jobs."""
         return [fault for job in self.jobs for fault in job.faults]
 
     def __str__(self) -> str:
@@ -136,7 +138,7 @@ def plan_jobs(
     JobsError
         If the file of jobs cannot be parsed.
     ManifestError, DmlError, OSError, ImportError
-        As of `run_jobs`.
+        As for `run_jobs`.
 
     Examples
     --------

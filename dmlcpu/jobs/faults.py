@@ -18,7 +18,7 @@ class JobFault(Fault):
     place : str
         The file and line of the job, or another source.
     id : str
-        The job's, or "" if it has none yet.
+        The job's id, or "" if it has none yet.
     field : str
         The member of the job (``inputs.x``), or a property of it (``inputs.x.dtype``).
     found : str
@@ -53,7 +53,8 @@ class JobsError(FaultsError):
     source : str
         The file of jobs.
     faults : list of JobFault
-        All errors, in the order of the jobs. `field`, `found` and `allowed` are those of the first.
+        All errors, in the order of the jobs. The attributes `field`, `found` and `allowed` are those of the first
+        error.
     """
 
     faults: list[JobFault]

@@ -37,7 +37,7 @@ class Records(UserDict[str, Any]):
 
 
 class ManifestError(ValueError):
-    """A manifest cannot be used: the file is something else, or another run uses it."""
+    """A manifest cannot be used: the file is not a manifest, or another run uses it."""
 
 
 class Manifest:

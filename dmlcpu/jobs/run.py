@@ -71,18 +71,18 @@ class BatchResult:
     done_before : int
         How many were done by an earlier run, and have not changed.
     left_out : int
-        How many of the others were not recorded as failed, where only failed jobs were to run.
+        With `retry_failed`, how many others were skipped because they are not recorded as failed; otherwise 0.
     done : int
         How many ran and are done.
     failed : int
         How many ran, or were invalid, and are not done.
     failures : list of Failure
-        The reason of each failed job, in the order in which they failed; and of the log and the manifest, if outcomes
-        could not be written there.
+        The failed jobs and their errors, in the order in which they failed; and an entry for the log or the manifest if
+        outcomes could not be written to it.
     interrupted : bool
-        Whether Ctrl+C or a signal ended the run.
+        Whether Ctrl+C or SIGTERM ended the run.
     seconds : float
-        How long all of it took.
+        How long the call took.
     """
 
     jobs: int
@@ -96,12 +96,12 @@ class BatchResult:
 
     @property
     def not_run(self) -> int:
-        """How many did not run, as the run was interrupted or ended after too many failures."""
+        """How many did not run, because the run was interrupted or ended after `max_failures` failures."""
         return self.jobs - self.done_before - self.left_out - self.done - self.failed
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: 0 all done, 1 some failed, 130 interrupted."""
+        """The exit code of ``dmlcpu batch``: 0 if all jobs are done, 1 if some failed, 130 if interrupted."""
         return 130 if self.interrupted else int(bool(self.failures))
 
 
@@ -129,69 +129,70 @@ def run_jobs(
 ) -> "BatchResult":
     """Run operators and DxDispatch models over many files.
 
-    All jobs are checked first. The manifest records the outcome of each: the same call again runs only jobs that are
-    missing, have failed or have changed.
+    All jobs are checked first. The manifest records the outcome of each job. If you repeat the call, it runs only jobs
+    that have not run, have failed or have changed.
 
     Parameters
     ----------
     jobs : path, or iterable of mappings
-        A file of JSON Lines or TOML, "-" for JSON Lines on standard input, or the jobs themselves: ``id``, ``op``,
-        ``inputs``, ``attrs``, ``output``, and ``glob`` or ``files``, as in such a file.
+        A file of JSON Lines or TOML; "-" for JSON Lines on standard input; or the jobs themselves. A job has the
+        members ``id``, ``op``, ``inputs``, ``attrs``, ``output``, and ``glob`` or ``files``, as in such a file.
     directory : path, optional
-        What the jobs' paths are relative to; by default the folder of the file of jobs, else the current directory.
+        The folder to which the jobs' paths are relative. By default that of the file of jobs, else the current
+        directory.
     manifest : path, optional
-        Where outcomes are recorded; by default next to the file of jobs, in ``JOBS.manifest.jsonl``. Other jobs are not
-        recorded by default, and all run.
+        The file that records outcomes. By default ``JOBS.manifest.jsonl``, next to the file of jobs. Jobs that come
+        from no file are not recorded by default, so all of them run.
     log : path, optional
-        A file that a line of JSON is appended to for each job.
+        The file to which a line of JSON is appended for each job.
     workers : int, optional
-        How many processes; by default 1, and then jobs run in this one. A cluster at an address has its own.
+        The number of processes. With 1, the default, jobs run in this process. A Dask cluster has its own workers.
     threads : int, optional
-        How many threads each worker computes with; by default the workers share the cores evenly, and on a cluster
-        each has 1.
+        The number of threads of each worker. By default the workers share the cores evenly; on a Dask cluster, the
+        default is 1.
     max_memory : int or str, optional
-        Bytes for arrays, for all workers together, also as "512M" or "4G"; by default half of the memory. At a
-        scheduler's address it is the limit of each job, by default 1 GiB. Larger .npy files and zarr arrays are
-        processed in blocks.
+        The memory for the arrays of all workers together, in bytes or as "512M" or "4G". By default half of the memory.
+        On a Dask cluster, it is the limit of each job, by default 1 GiB. A job that exceeds the limit runs in blocks if
+        its files can be read and written in parts, as .npy and zarr can.
     scheduler : str, optional
         The address of a Dask scheduler: jobs run on its workers, which must see the same files at the same paths.
-        "local" runs them on this machine, as without it.
+        "local" is the same as None.
     executor : concurrent.futures.Executor, optional
-        The program's workers, such as those of mpi4py or a thread pool; the program shuts it down. `workers` is their
-        number, if the executor does not have it. All must see the same files at the same paths.
+        An executor that runs the jobs, such as mpi4py's or a thread pool. The caller shuts it down. If it does not say
+        how many workers it has, pass their number as `workers`. All must see the same files at the same paths.
     retries : int, default 2
         How often a job is retried after its worker was lost, or after a transient error of its files.
     timeout : float, optional
-        Seconds that a job may take, without the compilation of kernels. A job that takes longer has failed, and its
-        worker process is ended: each job then runs by itself in a worker process, also if `workers` is 1.
+        The seconds that a job may take, without the compilation of kernels. A job that takes longer fails, and its
+        worker process is ended. So with a timeout, even a single worker is a separate process.
     keep_going : bool, default False
         Run the valid jobs even if others are not valid.
     check_as_you_go : bool, default False
-        Check the files and the arguments of a job just before it runs; before anything runs, only the form of all jobs
-        is checked. Very many jobs begin at once this way. A job that fails its check has failed.
+        Check the files and the arguments of each job just before the job runs. Before the first job, only the form of
+        the jobs is checked, so even very many jobs begin at once. A job whose check fails has failed.
     max_failures : int, optional
         Stop after this number of failures.
     force : bool, default False
-        Run all jobs, whatever the manifest says.
+        Run all jobs, even those that the manifest records as done.
     retry_failed : bool, default False
         Run only jobs that are recorded as failed.
     content_hash : bool, default False
         Detect changed inputs by their content instead of by size and time.
     require_chunks : bool, default False
-        Refuse jobs on zarr or HDF5 arrays with missing chunks. By default the elements of such chunks are the array's
-        fill value, as zarr may leave out chunks that hold nothing else.
+        Refuse jobs on zarr or HDF5 arrays with missing chunks. By default such chunks read as the array's fill value,
+        because zarr may leave out chunks that hold nothing else.
     progress : bool, default False
-        Show progress on standard error: a bar on a terminal, and lines. Needs the extra ``cli``.
+        Print progress to standard error: lines, and a bar on a terminal. This needs the extra ``cli``.
 
     Returns
     -------
     BatchResult
-        What was done, and each failure.
+        The numbers of jobs by outcome, and the failures.
 
     Raises
     ------
     JobsError
-        If a job is invalid, and not `keep_going`: the attribute `faults` has all errors, and nothing has run.
+        If a job is invalid, unless `keep_going` is set. Nothing has run; the attribute `faults` has all errors.
     ManifestError
         If the manifest is another kind of file, or in use by another run.
     WorkerError
@@ -202,12 +203,12 @@ def run_jobs(
     OSError
         If the file of jobs cannot be read, or manifest or log cannot be written.
     ImportError
-        If a package is missing that an extra brings; the message says which.
+        If a package is not installed; the message names the extra that installs it.
 
     Notes
     -----
-    Each result is written under a temporary name in its target's folder and renamed, so no reader sees a half-written
-    file. The first Ctrl+C or SIGTERM lets running jobs finish; the second ends them.
+    Each result is written under a temporary name in its target's folder, then renamed, so no reader sees a half-written
+    file. After the first Ctrl+C or SIGTERM, running jobs finish; the second ends them.
 
     Examples
     --------

@@ -29,15 +29,16 @@ class JobsStatus:
     failed : int
         How many failed in their last run.
     stale : int
-        How many were done and would run again: the job, an input, an output or the meaning of results has changed.
+        How many were done but would run again, because the job, an input, an output or the meaning of results changed.
     never_run : int
         How many have no outcome.
     not_right : int
         How many are invalid, or share an id or an output with another job: `plan_jobs` returns the errors.
     slowest : list of (str, float)
-        The ids of the jobs that took longest, and their seconds.
+        The ids of the jobs that took longest, and the seconds that they took.
     errors : dict of str to list of str
-        The ids of the failed jobs by error, the most frequent error first. Quoted text is left out of the errors.
+        The ids of the failed jobs by error, the most frequent error first. Names and positions are left out of the
+        errors, so that similar errors count as one.
     """
 
     jobs: int
@@ -69,7 +70,9 @@ def jobs_status(
     manifest: "PathLike | None" = None,
     content_hash: bool = False,
 ) -> "JobsStatus":
-    """Return what is recorded of jobs; nothing is run, and no array is opened. A run may be under way.
+    """Return what the manifest records of jobs.
+
+    No job runs, and no array is opened. Another process may be running the jobs.
 
     Parameters
     ----------
@@ -79,7 +82,7 @@ def jobs_status(
     Returns
     -------
     JobsStatus
-        How many jobs are done, failed, stale or never ran; the slowest; and the errors.
+        How many jobs are done, have failed, are stale or never ran; the slowest jobs; and the errors.
 
     Raises
     ------
@@ -88,7 +91,7 @@ def jobs_status(
     DmlError
         If the jobs have no manifest.
     ManifestError, OSError
-        As of `run_jobs`.
+        As for `run_jobs`.
 
     Examples
     --------

@@ -21,7 +21,8 @@ class ModelError(FaultsError):
     source : str
         The file.
     faults : list of Fault
-        All errors, in the order of the file. `operator`, `field`, `found` and `allowed` are those of the first one.
+        All errors, in the order of the file. The attributes `operator`, `field`, `found` and `allowed` are those of the
+        first error.
     """
 
     faults: list[Fault]

@@ -27,7 +27,7 @@ _log = logging.getLogger("dmlcpu")
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A DxDispatch model that can be run: made by `load_model`, for `run_model`."""
+    """A DxDispatch model that has been checked: `load_model` returns it, and `run_model` runs it."""
 
     buffers: dict[str, Buffer]
     dispatchables: dict[str, Dispatchable | OnnxDispatchable]
@@ -41,27 +41,27 @@ def load_model(path: str | PathLike[str]) -> Model:
     Parameters
     ----------
     path : str or os.PathLike
-        A JSON file; comments and trailing commas are allowed. Files that it reads are looked up in its folder, then in
-        the current directory.
+        A JSON file; comments and trailing commas are allowed. Files that the model names are looked up in its folder,
+        then in the current directory.
 
     Returns
     -------
     Model
-        What `run_model` runs.
+        The checked model, for `run_model`.
 
     Raises
     ------
     ModelError
-        If the model cannot be run. Its `faults` are all errors in the file.
+        If the model cannot be run. The attribute `faults` has all errors in the file.
     OSError
         If the file cannot be read.
     ImportError
-        If a package of an extra is missing; the message names the extra.
+        If a package is not installed; the message names the extra that installs it.
 
     Notes
     -----
     The format is that of DxDispatch, Microsoft's tool that runs DirectML operators. Models that need HLSL, images or
-    operators that dmlcpu lacks are refused as a whole. Those with ONNX models need the package onnx.
+    operators that dmlcpu lacks are refused as a whole. Models that run ONNX models need the package onnx.
 
     Examples
     --------

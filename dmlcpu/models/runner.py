@@ -52,15 +52,17 @@ class Timing:
     Parameters
     ----------
     iterations : int, default 1
-        The number of samples; each is one measured run of the operator.
+        The number of samples. Each sample is one time measurement.
     repeat : int, default 1
-        How often a sample runs the operator; the time is divided by this number.
+        How often a sample runs the operator; its time is divided by this number.
     milliseconds : float, optional
-        Take samples until this time has passed, at least one, instead of `iterations`.
+        Take samples until this time has passed, and at least one, instead of `iterations`.
     warmup_samples : int, default 1
-        How many of the first samples are cold and left out of the median. At least one sample is always hot.
+        The number of *cold* samples: the first ones, which the median leaves out. The others are *hot*; the last sample
+        is always hot.
     verbosity : {0, 1, 2}
-        0: one line a dispatch. 1: also the times of initialization, cold and hot samples. 2: also every sample.
+        0: one line for each dispatch. 1: also the times of initialization, of cold and of hot samples. 2: also each
+        sample.
     """
 
     iterations: int = 1
@@ -78,21 +80,22 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
     model : Model
         The result of `load_model`. It does not change: each run starts from the initial values.
     timing : Timing, optional
-        How often each dispatch runs. By default once.
+        How often each dispatch (a command that runs an operator) is run. By default once.
     emit : callable, default print
         Called with each line of output.
 
     Returns
     -------
     dict of str to ndarray
-        The buffers after the last command, flat, each with the type and length of its initial values (uint8, whole, if
-        the type is UNKNOWN). A deferred buffer is the last result written to it.
+        The contents of the buffers after the last command. An array is flat, and has the type and length of the
+        buffer's initial values; if that type is UNKNOWN, it has all bytes as uint8. For a deferred buffer, whose size
+        an ONNX model decides, it is the last result.
 
     Raises
     ------
     RunError
-        If there is not enough memory for a resource, or a command fails, for example at an index out of range. Files
-        written before it remain. If the folder of a file cannot be written to, nothing runs.
+        If memory does not suffice for a resource, or a command fails, for example because an index is out of range.
+        Files that earlier commands wrote remain. If a command could not write its file, no command runs.
 
     Notes
     -----

@@ -43,7 +43,7 @@ def bind(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundOpe
     Notes
     -----
     An array that the kernels cannot read directly (another byte order, a float64 scale) is converted at each call,
-    which takes as long as the function. An object that NumPy cannot view without a copy is a constant.
+    which then takes as long as a call of the function. An object that NumPy cannot view without a copy is a constant.
 
     Examples
     --------

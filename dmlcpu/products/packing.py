@@ -42,9 +42,9 @@ class PackedMatrix:
         The name of the packed form: signed bytes, four along K in a word, panels of 32 columns. The kernels of all
         instruction sets read it, so a packed matrix can be stored or sent to another machine.
     saturating : int or None
-        The number of pairs of its bytes that overflow AVX2's instruction for bytes, which adds two products in 16 bits.
-        The fewer, the faster are products on processors with AVX2 only. Results are always exact. None if unknown, as
-        for matrices packed by earlier versions.
+        AVX2's instruction for bytes adds two products in 16 bits. This is the number of pairs of bytes for which that
+        sum can overflow: the fewer there are, the faster are products on processors with AVX2 only. Results are always
+        exact. None if unknown, as for matrices that earlier versions packed.
     """
 
     shape: tuple[int, ...]

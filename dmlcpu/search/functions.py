@@ -46,7 +46,7 @@ def knn(
     Returns
     -------
     scores, indices : ndarray, shape (M, k) or (k,)
-        As of the index's `search`.
+        As for the index's `search`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""DML_ARGMAX: the place of the greatest element of each set."""
+"""DML_ARGMAX: the position of the greatest element of each set."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +11,7 @@ from dmlcpu.reductions.descriptor import ArgDesc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgmaxOperatorDesc(ArgDesc):
-    """DML_ARGMAX: the place of the greatest element of each set, whose elements lie along some axes.
+    """DML_ARGMAX: the position of the greatest element of each set, whose elements lie along some axes.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class ArgmaxOperatorDesc(ArgDesc):
 
     Notes
     -----
-    The fields are those of DirectML's ``DML_ARGMAX_OPERATOR_DESC``. The exact places are those of `dmlcpu.argmax`.
+    The fields are those of DirectML's ``DML_ARGMAX_OPERATOR_DESC``. The exact positions are those of `dmlcpu.argmax`.
 
     Examples
     --------

@@ -34,28 +34,28 @@ def argmax(
         memory layout.
     axis : int or tuple of int, optional
         The axes along which the elements of a set lie, by default all. A negative one counts from the last. A list is
-        also accepted, as jobs have no tuples.
+        also accepted, because files of jobs have no tuples.
     select_last : bool, default False
         Whether the last of equal elements wins, instead of the first.
     keepdims : bool, default False
-        Whether the result keeps the axes, with one place along each.
+        Whether the result keeps the axes, with size 1.
     index_dtype : dtype, default int64
         int64, int32, uint64 or uint32.
     out : ndarray, optional
-        Where to write the places: of the result's shape and of type `index_dtype`; any strides, no memory shared with
-        `x`.
+        Where to write the positions: of the result's shape and of type `index_dtype`; any strides, no memory shared
+        with `x`.
 
     Returns
     -------
     ndarray
-        The places, in x's shape without the axes, or with 1 along each; `out` if given. A position counts the elements
-        of its set in the order of x, for any order of the axes: for one axis it is the position along it, for all axes
-        the position in ``x.ravel()``.
+        The positions, in x's shape without the axes, or with size 1 along each; `out` if given. Along one axis, a
+        position is an index along it. Along several, it counts the elements of its set in C order, for any order of
+        `axis`; along all, it is an index of ``x.ravel()``.
 
     Raises
     ------
     DmlError
-        If an argument does not fit: a set has no elements, or an axis is named twice; nothing has been written then.
+        If an argument is not valid, a set has no elements, or an axis is named twice; then nothing is written.
     TypeError
         If an argument has the wrong Python type.
 

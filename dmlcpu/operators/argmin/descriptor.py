@@ -1,4 +1,4 @@
-"""DML_ARGMIN: the place of the smallest element of each set."""
+"""DML_ARGMIN: the position of the smallest element of each set."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +11,7 @@ from dmlcpu.reductions.descriptor import ArgDesc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgminOperatorDesc(ArgDesc):
-    """DML_ARGMIN: the place of the smallest element of each set, whose elements lie along some axes.
+    """DML_ARGMIN: the position of the smallest element of each set, whose elements lie along some axes.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class ArgminOperatorDesc(ArgDesc):
 
     Notes
     -----
-    The fields are those of DirectML's ``DML_ARGMIN_OPERATOR_DESC``. The exact places are those of `dmlcpu.argmin`.
+    The fields are those of DirectML's ``DML_ARGMIN_OPERATOR_DESC``. The exact positions are those of `dmlcpu.argmin`.
 
     Examples
     --------

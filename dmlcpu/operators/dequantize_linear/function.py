@@ -70,28 +70,30 @@ def dequantize_linear(
 ) -> "Array":
     """Dequantize an array: (x - zero_point) * scale.
 
-    The difference is exact and rounded once to float32, and so is the product; 16-bit results are rounded once more.
+    The exact difference is rounded to float32, and so is its product with the scale; 16-bit results are rounded once
+    more.
 
     Parameters
     ----------
     x : array_like
         int8, uint8, int16, uint16, int32, uint32, or int4 or uint4 of ``ml_dtypes``; any shape and memory layout.
     scale : array_like
-        The steps, any numbers as float32: one number; one for each index of `axis`; or an array with x's number of
-        dimensions, whose sizes divide x's, so that x is cut into blocks.
+        The steps, any numbers as float32: one number; one for each index of `axis`; or one for each block of x, as an
+        array with as many dimensions as x, whose sizes divide x's.
     zero_point : array_like, optional
-        The integers that represent 0, of x's type; any shape allowed for `scale`, independently of it. By default 0.
-        Python integers, and integers of 32 and 64 bits, are converted.
+        The integers that represent 0, of x's type: in any shape that is allowed for `scale`, not necessarily the same.
+        By default 0. Python integers, and integers of 32 and 64 bits, are converted.
     axis : int, optional
-        The axis of a 1-D `scale` or `zero_point`, or that of `block_size`. A negative one counts from the last.
+        The axis of a 1-D `scale` or `zero_point`, or the axis of blocks of `block_size`. A negative one counts from the
+        last.
     block_size : int, optional
         The number of elements of a block along `axis`; the last block may be shorter.
     out_dtype : dtype, optional
         float32, float16 or bfloat16 (of ``ml_dtypes``). By default the type of `scale` if that is an array of one of
         these, else float32.
     out : ndarray, optional
-        Where to write the result: of x's shape and the result's type, with any strides; no memory shared with the
-        others.
+        Where to write the result: of x's shape and the result's type, with any strides; no memory shared with the other
+        arguments.
 
     Returns
     -------
@@ -108,8 +110,8 @@ def dequantize_linear(
     Notes
     -----
     The semantics are those of DirectML's ``DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC`` and
-    ``DML_DEQUANTIZE_OPERATOR_DESC``, and of ONNX DequantizeLinear up to version 25. Scales of 0, negative ones,
-    infinities and NaN are multiplied by the rules of IEEE 754.
+    ``DML_DEQUANTIZE_OPERATOR_DESC``, and of ONNX DequantizeLinear up to version 25. Scales may be 0, negative, infinite
+    or NaN: products follow IEEE 754.
 
     Examples
     --------

@@ -20,8 +20,8 @@ class DynamicQuantized(NamedTuple, Generic[Values]):
     ----------
     y : ndarray
         The integers.
-    scale : ndarray, shape ()
-        The step, float32. With an axis: x's shape with 1 along it.
+    scale : ndarray of float32
+        The step. Its shape is (); with `axis`, x's shape with 1 along the axis.
     zero_point : ndarray of the same shape
         The integer that represents 0, of y's type.
     """
@@ -52,8 +52,8 @@ def dynamic_quantize_linear(
 ) -> "DynamicQuantized":
     """Quantize an array, or each of its rows, to 8 bits by the range of its elements.
 
-    The range is that of the elements and 0. The scale is a 255th of it, as float32; the zero point is the integer that
-    represents 0.
+    The range is the smallest that contains the elements and 0. The scale is a 255th of its length, as float32; the zero
+    point is the integer that represents 0.
 
     Parameters
     ----------
@@ -61,7 +61,8 @@ def dynamic_quantize_linear(
         float32, float16, bfloat16 (of ``ml_dtypes``) or float64, which is rounded to float32 first; finite; any shape
         and memory layout.
     axis : int, optional
-        The axis whose elements share a range: -1 for a scale and a zero point for each row. Without it all share one.
+        The axis whose elements share a range: with -1, each row has a scale and a zero point. By default all elements
+        share one range.
     out_dtype : dtype, default uint8
         uint8 or int8.
     out : tuple of three ndarrays, optional
@@ -76,15 +77,16 @@ def dynamic_quantize_linear(
     Raises
     ------
     DmlError
-        If an argument is not valid, an element is not finite, or the range exceeds float32; then nothing is written.
+        If an argument is not valid, an element is not finite, or the length of a range exceeds float32; then nothing is
+        written.
     TypeError
         If an argument has the wrong Python type.
 
     Notes
     -----
     The semantics are those of DirectML's ``DML_DYNAMIC_QUANTIZE_LINEAR_OPERATOR_DESC`` and of ONNX
-    DynamicQuantizeLinear 11, which has only uint8 and one range. The scale of zeros, and of no elements, is 1.
-    `dequantize_linear` and `matmul_integer_to_float` accept scales and zero points along an axis directly.
+    DynamicQuantizeLinear 11, which has only uint8 and one range. If all elements are 0, or there are none, the scale is
+    1. `dequantize_linear` and `matmul_integer_to_float` accept scales and zero points along an axis directly.
 
     Examples
     --------

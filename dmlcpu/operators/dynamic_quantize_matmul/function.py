@@ -92,7 +92,7 @@ def dynamic_quantize_matmul(
         One number, or one for each column: shape (N,) or (..., 1, N), broadcast against b's batch. Any number is
         allowed.
     b_zero_point : array_like of b's type, optional
-        The same choice of shapes, independently of the scale. Python integers are converted.
+        One number, or one for each column, independently of the scale; by default 0. Python integers are converted.
     bias : array_like of float32 or float16, optional
         Added to the product: any shape that broadcasts to the result's. Lists are converted to float32.
     per_row : bool, default False
@@ -105,13 +105,14 @@ def dynamic_quantize_matmul(
     Returns
     -------
     ndarray of out_dtype, shape (..., M, N)
-        Batch dimensions are broadcast; a 1-D operand's dimension of length 1 is dropped, as `numpy.matmul` does.
+        Batch dimensions are broadcast. If an operand has one dimension, the result has no M or no N, as with
+        `numpy.matmul`.
 
     Raises
     ------
     DmlError
-        If an argument is not valid, an element of `x` is not finite, or a range exceeds float32; then nothing is
-        written.
+        If an argument is not valid, an element of `x` is not finite, or the length of a range exceeds float32; then
+        nothing is written.
     TypeError
         If an argument has the wrong Python type.
 
@@ -119,7 +120,7 @@ def dynamic_quantize_matmul(
     -----
     DirectML has no such operator. The semantics are those of its ``DML_DYNAMIC_QUANTIZE_LINEAR_OPERATOR_DESC`` and then
     ``DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT_OPERATOR_DESC``, and of ONNX Runtime's
-    ``com.microsoft.DynamicQuantizeMatMul``, which has no ranges of rows.
+    ``com.microsoft.DynamicQuantizeMatMul``, which has no `per_row`.
 
     Examples
     --------

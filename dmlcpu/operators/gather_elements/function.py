@@ -28,7 +28,7 @@ def gather_elements(
 def gather_elements(
     x: "ArrayLike", indices: "ArrayLike", *, axis: int, mode: "Clipping" = "raise", out: "Array | None" = None
 ) -> "Array":
-    """Copy an element for each index: from the position of the index, but with the index along one axis.
+    """Copy an element of x for each index; the index replaces its own position along one axis.
 
     With axis 0 of three dimensions, ``y[i, j, k] = x[indices[i, j, k], j, k]``. Every bit of an element is kept.
 
@@ -37,15 +37,16 @@ def gather_elements(
     x : array_like of any type of fixed size, at least one dimension
         The elements.
     indices : array_like of integers
-        With x's number of dimensions; any size along `axis`, at most x's size along the others: other elements are not
-        read. Negative indices count from the end. Nothing is broadcast.
+        As many dimensions as x; any size along `axis`, and at most x's size along the others. Negative indices count
+        from the end. Nothing is broadcast.
     axis : int
-        The axis that indices refer to. A negative one counts from the last. It has no default: ONNX's is 0, that of
-        `numpy.take_along_axis` -1.
+        The axis that indices refer to. A negative one counts from the last. It has no default, because ONNX's is 0 and
+        that of `numpy.take_along_axis` is -1.
     mode : {"raise", "clip"}
         What to do about an index out of range: raise before anything is written, or clamp the index to the axis.
     out : ndarray, optional
-        Where to write the result: of the indices' shape and x's type, any strides; no memory shared with the others.
+        Where to write the result: of the indices' shape and x's type, any strides; no memory shared with `x` or
+        `indices`.
 
     Returns
     -------
@@ -63,8 +64,8 @@ def gather_elements(
 
     Notes
     -----
-    The semantics are those of DirectML's ``DML_GATHER_ELEMENTS_OPERATOR_DESC`` and of ONNX GatherElements 13, with the
-    mode "clip" of `numpy.take`; there, negative indices become 0.
+    The semantics are those of DirectML's ``DML_GATHER_ELEMENTS_OPERATOR_DESC`` and of ONNX GatherElements 13. With
+    ``mode="clip"``, `numpy.take` replaces negative indices by 0; here they count from the end.
 
     Examples
     --------

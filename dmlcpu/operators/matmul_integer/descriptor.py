@@ -26,8 +26,8 @@ def _level(since: FeatureLevel, matrices: range, a_values: range, b_values: rang
 class MatrixMultiplyIntegerOperatorDesc(ProductDesc):
     """DML_MATRIX_MULTIPLY_INTEGER: multiply A and B, less their zero points, as integers.
 
-    Zero points have 1 to 4 dimensions, all 1 (one value for the tensor) but for the choice of one value for each row of
-    A, M last but one, or for each column of B, N last.
+    Zero points have 1 to 4 dimensions. One value for the whole tensor has sizes (..., 1), one value for each row of A
+    (..., M, 1), and one value for each column of B (..., N); all other sizes are 1.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class MatrixMultiplyIntegerOperatorDesc(ProductDesc):
     a_zero_point_tensor : TensorDesc, optional
         A's DataType; one value, or one for each of A's rows. Without it, 0.
     b_tensor : TensorDesc
-        Sizes (..., K, N), INT8 or UINT8. Flagged OWNED_BY_DML it is packed once, by `CompiledOperator.initialize`.
+        Sizes (..., K, N), INT8 or UINT8. `CompiledOperator.initialize` packs it once if it is flagged OWNED_BY_DML.
     b_zero_point_tensor : TensorDesc, optional
         B's DataType; one value, or one for each of B's columns. Without it, 0.
     output_tensor : TensorDesc

@@ -64,7 +64,7 @@ def matmul_integer(
 
         y[m, n] = sum over k of (a[m, k] - a_zero_point[m]) * (b[k, n] - b_zero_point[n])
 
-    Only int32 results wrap: they are the sums modulo 2**32, which equal the sums up to K = 33,025.
+    Only int32 results wrap: they are the sums modulo 2**32. Up to K = 33,025, no sum wraps.
 
     Parameters
     ----------
@@ -77,14 +77,15 @@ def matmul_integer(
     b_zero_point : array_like of b's type, or None
         Like those of `a`, but one for each column: shape (N,) or (..., 1, N).
     out_dtype : dtype, default int32
-        int32, or int64, in which no sum wraps.
+        int32 or int64. In int64 no sum wraps.
     out : ndarray, optional
         Where to write the result: of its shape and type, any strides, no memory shared with `a` or `b`.
 
     Returns
     -------
     ndarray of out_dtype, shape (..., M, N)
-        Batch dimensions are broadcast; a 1-D operand's dimension of length 1 is dropped, as `numpy.matmul` does.
+        Batch dimensions are broadcast. If an operand has one dimension, the result has no M or no N, as with
+        `numpy.matmul`.
 
     Raises
     ------

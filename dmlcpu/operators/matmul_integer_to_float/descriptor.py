@@ -23,8 +23,9 @@ _PARAMETERS = ("a_scale_tensor", "a_zero_point_tensor", "b_scale_tensor", "b_zer
 class MatrixMultiplyIntegerToFloatOperatorDesc(ProductDesc):
     """DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT: multiply A and B, less their zero points, scale, and add a bias.
 
-    Scales and zero points have 1 to 4 dimensions, all present ones the same number. All sizes are 1 (one value for the
-    tensor) but for the choice of one value for each row of A, M last but one, or for each column of B, N last.
+    Scales and zero points have 1 to 4 dimensions, all of them the same number. One value for the whole tensor has sizes
+    (..., 1), one value for each row of A (..., M, 1), and one value for each column of B (..., N); all other sizes are
+    1.
 
     Parameters
     ----------
@@ -35,8 +36,8 @@ class MatrixMultiplyIntegerToFloatOperatorDesc(ProductDesc):
     a_zero_point_tensor : TensorDesc, optional
         A's DataType; the same choice of sizes. Without it, 0.
     b_tensor : TensorDesc
-        Sizes (..., K, N), A's DataType; INT8 and UINT8 mix. Flagged OWNED_BY_DML such a B is packed once, by
-        `CompiledOperator.initialize`.
+        Sizes (..., K, N), A's DataType; INT8 and UINT8 mix. `CompiledOperator.initialize` packs a B of bytes once if it
+        is flagged OWNED_BY_DML.
     b_scale_tensor : TensorDesc
         The output's DataType; one value, or one for each of B's columns.
     b_zero_point_tensor : TensorDesc, optional

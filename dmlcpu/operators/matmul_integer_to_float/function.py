@@ -105,7 +105,7 @@ def matmul_integer_to_float(
         y[m, n]   = float32(acc) * float32(a_scale[m] * b_scale[n])                            float32
         y[m, n]   = y[m, n] + bias[m, n]                                                       float32, never fused
 
-    float16 is rounded once more, half to even. A NaN is the quiet NaN without sign or payload.
+    Results of float16 are rounded once more, half to even. A NaN is the quiet NaN without sign or payload.
 
     Parameters
     ----------
@@ -129,7 +129,8 @@ def matmul_integer_to_float(
     Returns
     -------
     ndarray of out_dtype, shape (..., M, N)
-        Batch dimensions are broadcast; a 1-D operand's dimension of length 1 is dropped, as `numpy.matmul` does.
+        Batch dimensions are broadcast. If an operand has one dimension, the result has no M or no N, as with
+        `numpy.matmul`.
 
     Raises
     ------

@@ -126,8 +126,8 @@ def matmul_top_k(
         top_k(matmul_integer(a, a_zero_point, b, b_zero_point), k)                                        # no scales
         top_k(matmul_integer_to_float(a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias), k)       # scales
 
-    but the scores are not written: it needs the memory of the result and some MiB. With many threads, or a k of
-    thousands, it needs more: about k KiB for each thread. A mask or exclusions for each row need a bit for each score.
+    The scores are not stored. In addition to the result, a call needs some MiB of memory; with many threads, or if k is
+    in the thousands, about k KiB for each thread. A mask or exclusions for each row need one bit for each score.
 
     Parameters
     ----------
@@ -147,17 +147,17 @@ def matmul_top_k(
     b_zero_point : array_like of b's type, optional
         The same shapes as `b_scale`.
     bias : array_like, optional
-        Added to the scores: one number, or one for each column. Floats with scales; 32-bit integers without.
+        Added to the scores: one number, or one for each column. Floats if there are scales, else 32-bit integers.
     mode : {"largest", "smallest"}, default "largest"
-        Which scores to select, and the order in which they come.
+        Whether to select the largest scores, largest first, or the smallest, smallest first.
     nan : {"greatest", "last"}, default "greatest"
         The rank of NaN: above +inf, or last in both modes.
     mask : array_like of bool, shape (N,) or (M, N), optional
-        Which columns may be selected, for all rows or for each. Not for batches.
+        Which columns may be selected: the same for all rows, or others for each row. Not supported for batches.
     exclude : optional
-        Columns that are not selected, for each row: a sequence of M lists of ints, a SciPy sparse matrix (M, N) whose
-        elements that are not 0 count, the arrays (indptr, indices) of one, or an array of bool (M, N). Numbers beyond N
-        are ignored. For one row, a list of ints is also accepted. Not for batches.
+        The columns of each row that are not selected: M lists of ints; a SciPy sparse matrix (M, N), whose nonzero
+        elements count; the arrays (indptr, indices) of such a matrix; or a bool array (M, N). Columns from N on are
+        ignored. For one row, a list of ints is also accepted. Not supported for batches.
     out : tuple of two ndarrays, optional
         Where to write values and indices: of their shape and types, any strides, no memory shared with `a`, `b`,
         `bias` or with one another.
@@ -165,9 +165,9 @@ def matmul_top_k(
     Returns
     -------
     MatmulTopK
-        A named tuple (values, indices): int32 or float32, and int64, of shape (..., M, k), or (k,) if `a` has one
-        dimension. If fewer than k columns are allowed, the last indices are -1, with the worst scores: -inf or the
-        least int32; for ``mode="smallest"`` inf or the greatest.
+        A named tuple (values, indices) of shape (..., M, k), or (k,) if `a` has one dimension. Values are int32 or
+        float32, indices int64. If fewer than k columns may be selected, the last indices of a row are -1, and their
+        scores are the worst: -inf or the least int32; for ``mode="smallest"`` inf or the greatest.
 
     Raises
     ------

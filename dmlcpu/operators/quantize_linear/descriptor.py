@@ -29,14 +29,15 @@ def _level(since: FeatureLevel, dimensions: range, high: Types, scale: Types, lo
 class ElementWiseQuantizeLinearOperatorDesc(ElementWiseDesc):
     """DML_ELEMENT_WISE_QUANTIZE_LINEAR: quantize the input, with a scale and a zero point for each element.
 
-    A scale for all elements, or for each channel, also has the input's sizes, with strides of 0.
+    If all elements, or those of a channel, have one scale, the scale tensor still has the input's sizes. Its strides
+    are 0 along the dimensions in which the scale repeats.
 
     Parameters
     ----------
     input_tensor : TensorDesc
         FLOAT32, FLOAT16 or INT32.
     scale_tensor : TensorDesc
-        The input's sizes; the input's DataType, but FLOAT32 for INT32.
+        The input's sizes; FLOAT32 if the input is INT32, else the input's DataType.
     zero_point_tensor : TensorDesc, optional
         The input's sizes and the output's DataType. Without it, 0; before feature level 6_2 it is required.
     output_tensor : TensorDesc
@@ -94,8 +95,9 @@ class ElementWiseQuantizeLinearOperatorDesc(ElementWiseDesc):
 class QuantizeOperatorDesc(BlockedDesc):
     """DML_QUANTIZE: quantize the input, with a scale and a zero point for each block of elements.
 
-    In each dimension the scale's size divides the input's; the quotient is the size of a block. A tensor of 4 bits has
-    two elements a byte, the first in the low bits, and is bound as bytes, or as an array of ml_dtypes' int4 or uint4.
+    In each dimension the scale's size divides the input's; the quotient is the size of a block. In a tensor of 4-bit
+    elements, a byte has two elements, the first in the low bits. Bind it as bytes, or as an array of ml_dtypes' int4 or
+    uint4.
 
     Parameters
     ----------

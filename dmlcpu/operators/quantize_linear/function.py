@@ -80,21 +80,22 @@ def quantize_linear(
         float32, float16, bfloat16 (of ``ml_dtypes``), int32 or float64; any shape and memory layout. int32 and float64
         are rounded to float32 first.
     scale : array_like
-        The steps, finite and greater than 0 as float32: one number; one for each index of `axis`; or an array with x's
-        number of dimensions, whose sizes divide x's, so that x is cut into blocks.
+        The steps, finite and greater than 0 as float32: one number; one for each index of `axis`; or one for each block
+        of x, as an array with as many dimensions as x, whose sizes divide x's.
     zero_point : array_like, optional
-        The integers that represent 0, of the result's type; any shape allowed for `scale`, independently of it. By
-        default 0. Python integers, and integers of 32 and 64 bits, are converted.
+        The integers that represent 0, of the result's type: in any shape that is allowed for `scale`, not necessarily
+        the same. By default 0. Python integers, and integers of 32 and 64 bits, are converted.
     axis : int, optional
-        The axis of a 1-D `scale` or `zero_point`, or that of `block_size`. A negative one counts from the last.
+        The axis of a 1-D `scale` or `zero_point`, or the axis of blocks of `block_size`. A negative one counts from the
+        last.
     block_size : int, optional
         The number of elements of a block along `axis`; the last block may be shorter.
     out_dtype : dtype, optional
         int8, uint8, int16, uint16, or int4 or uint4 of ``ml_dtypes``. By default the type of `zero_point` if that is an
         array of one of these, else uint8.
     out : ndarray, optional
-        Where to write the result: of x's shape and the result's type, with any strides; no memory shared with the
-        others.
+        Where to write the result: of x's shape and the result's type, with any strides; no memory shared with the other
+        arguments.
 
     Returns
     -------

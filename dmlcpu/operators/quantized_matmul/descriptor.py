@@ -22,8 +22,8 @@ def _level(since: FeatureLevel, matrices: range, values: range) -> Support:
 class QuantizedLinearMatrixMultiplyOperatorDesc(ProductDesc):
     """DML_QUANTIZED_LINEAR_MATRIX_MULTIPLY: dequantize A and B, multiply, quantize.
 
-    Scales and zero points have 1 to 4 dimensions, all 1 (one value for the tensor) but for the choice of one value for
-    each row, M last but one, or for each column, N last.
+    Scales and zero points have 1 to 4 dimensions. One value for the whole tensor has sizes (..., 1), one value for each
+    row (..., M, 1), and one value for each column (..., N); all other sizes are 1.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class QuantizedLinearMatrixMultiplyOperatorDesc(ProductDesc):
     a_zero_point_tensor : TensorDesc, optional
         A's DataType; the same choice of sizes. Without it, 0.
     b_tensor : TensorDesc
-        Sizes (..., K, N), INT8 or UINT8. Flagged OWNED_BY_DML it is packed once, by `CompiledOperator.initialize`.
+        Sizes (..., K, N), INT8 or UINT8. `CompiledOperator.initialize` packs it once if it is flagged OWNED_BY_DML.
     b_scale_tensor : TensorDesc
         FLOAT32; one value, or one for each of B's columns.
     b_zero_point_tensor : TensorDesc, optional

@@ -81,7 +81,7 @@ def quantized_matmul(
         mul[m, n] = float32(float32(a_scale[m] * b_scale[n]) / y_scale[m])
         y[m, n]   = clip(round_half_even(float32(acc) * mul) + y_zero_point[m], lowest, highest)
 
-    where lowest and highest are those of y's type, and an acc of 0 gives the zero point even if mul overflows.
+    Lowest and highest are the limits of y's type. If acc is 0, y is the zero point, even if mul overflows.
 
     Parameters
     ----------
@@ -98,14 +98,15 @@ def quantized_matmul(
     y_scale, y_zero_point : array_like
         Like those of `a`: one number, or one for each row of the product.
     out_dtype : dtype, optional
-        int8 or uint8; by default the type of `y_zero_point` if that is one of them, else that of `a`.
+        int8 or uint8. By default the type of `y_zero_point` if it is an array of one of these, else the type of `a`.
     out : ndarray, optional
         Where to write the result: of its shape and type, any strides, no memory shared with `a` or `b`.
 
     Returns
     -------
     ndarray, shape (..., M, N)
-        Batch dimensions are broadcast; a 1-D operand's dimension of length 1 is dropped, as `numpy.matmul` does.
+        Batch dimensions are broadcast. If an operand has one dimension, the result has no M or no N, as with
+        `numpy.matmul`.
 
     Raises
     ------
@@ -117,7 +118,7 @@ def quantized_matmul(
     Notes
     -----
     The semantics are those of DirectML's ``DML_QUANTIZED_LINEAR_MATRIX_MULTIPLY_OPERATOR_DESC`` and ONNX QLinearMatMul
-    21; the order of roundings is ONNX Runtime's on x86, without its 32-bit accumulator.
+    21. The roundings come in the same order as in ONNX Runtime on x86, but sums do not wrap at 32 bits.
 
     A new array of 32 MiB to 1 GiB may reuse the memory of an earlier result. Then it does not own its data and cannot
     be resized in place.

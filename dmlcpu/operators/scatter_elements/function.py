@@ -51,11 +51,11 @@ def scatter_elements(
     mode: "OutOfRange" = "raise",
     out: "Array | None" = None,
 ) -> "Array":
-    """Copy x, then write each update to its position, but with its index along one axis.
+    """Copy x, then write each update; its index replaces its position along one axis.
 
     With axis 0 of three dimensions, ``y[indices[i, j, k], j, k] = updates[i, j, k]``. Updates of one element are
-    applied in index order, for any number of threads: without a reduction the last one wins; with one, the result is
-    that of a plain loop.
+    applied in the order of `indices`, for any number of threads. So without a reduction the last one wins, and with a
+    reduction the result is that of a plain loop.
 
     Parameters
     ----------
@@ -63,17 +63,17 @@ def scatter_elements(
         Any type of fixed size; with a reduction, any numeric type (bool, integers, float16, bfloat16, float32,
         float64; complex for "add" and "mul").
     indices : array_like of integers
-        With x's number of dimensions; any size along `axis`, at most x's size along the others: other elements do not
-        change. Negative indices count from the end.
+        As many dimensions as x; any size along `axis`, and at most x's size along the others. Negative indices count
+        from the end.
     updates : array_like of x's type, shape indices.shape
         An element for each index. Nothing is broadcast.
     axis : int
-        The axis that indices refer to. A negative one counts from the last. It has no default: ONNX's is 0, that of
-        `numpy.put_along_axis` -1.
+        The axis that indices refer to. A negative one counts from the last. It has no default, because ONNX's is 0 and
+        that of `numpy.put_along_axis` is -1.
     reduction : {"none", "add", "mul", "min", "max"}
-        How an update is combined with the element. Integers wrap; for bool, add is or and mul is and; min and max
-        propagate NaN; float16 and bfloat16 are rounded after every update. A NaN from a sum or product is the quiet NaN
-        without payload.
+        How an update is combined with the element. Integers wrap; for bool, "add" is logical or, and "mul" logical and;
+        "min" and "max" propagate NaN; float16 and bfloat16 are rounded after every update. A NaN from a sum or product
+        is the quiet NaN without payload.
     mode : {"raise", "drop", "clip"}
         What to do about an index out of range: raise before anything is written, skip that update, or clamp the index
         to the axis.
@@ -97,8 +97,9 @@ def scatter_elements(
 
     Notes
     -----
-    The semantics are those of DirectML's ``DML_SCATTER_OPERATOR_DESC``, with the reductions of ONNX ScatterElements 18,
-    and the modes of `numpy.take`. DirectML does not define duplicates; dmlcpu does.
+    The semantics are those of DirectML's ``DML_SCATTER_OPERATOR_DESC``, with the reductions of ONNX ScatterElements 18.
+    DirectML does not define the result of several updates of one element; dmlcpu does. With ``mode="clip"``,
+    `numpy.take` replaces negative indices by 0; here they count from the end.
 
     Examples
     --------

@@ -54,8 +54,8 @@ def scatter_nd(
 ) -> "Array":
     """Copy x, then write updates at the positions that index tuples name.
 
-    Updates are applied in index order, for any number of threads: without a reduction the last update of an element
-    wins; with one, the result is that of a plain loop.
+    Updates are applied in the order of `indices`, for any number of threads. So without a reduction the last update of
+    an element wins, and with a reduction the result is that of a plain loop.
 
     Parameters
     ----------
@@ -68,9 +68,9 @@ def scatter_nd(
     updates : array_like of x's type, shape indices.shape[:-1] + x.shape[T:]
         One element or slice for each tuple. Updates are not broadcast.
     reduction : {"none", "add", "mul", "min", "max"}
-        How an update is combined with the element. Integers wrap; for bool, add is or and mul is and; min and max
-        propagate NaN; float16 and bfloat16 are rounded after every update. A NaN from a sum or product is the quiet NaN
-        without payload.
+        How an update is combined with the element. Integers wrap; for bool, "add" is logical or, and "mul" logical and;
+        "min" and "max" propagate NaN; float16 and bfloat16 are rounded after every update. A NaN from a sum or product
+        is the quiet NaN without payload.
     mode : {"raise", "drop", "clip"}
         What to do about an index out of range: raise before anything is written, skip that update, or clamp each
         coordinate to its dimension.
@@ -94,8 +94,9 @@ def scatter_nd(
 
     Notes
     -----
-    The semantics are those of DirectML's ``DML_SCATTER_ND_OPERATOR_DESC``, with the reductions of ONNX ScatterND 18,
-    and the modes of `numpy.take`. DirectML does not define duplicates; dmlcpu does.
+    The semantics are those of DirectML's ``DML_SCATTER_ND_OPERATOR_DESC``, with the reductions of ONNX ScatterND 18.
+    DirectML does not define the result of several updates of one element; dmlcpu does. With ``mode="clip"``,
+    `numpy.take` replaces negative indices by 0; here they count from the end.
 
     A new array of 32 MiB to 1 GiB may reuse the memory of an earlier result. Then it does not own its data and cannot
     be resized in place.

@@ -89,8 +89,8 @@ class TopKOperatorDesc(_TopKBase):
 
     Notes
     -----
-    The fields are those of DirectML's ``DML_TOP_K_OPERATOR_DESC``, in snake_case. `TopK1OperatorDesc` with DECREASING
-    means the same, and describes selection and order.
+    The fields are those of DirectML's ``DML_TOP_K_OPERATOR_DESC``, in snake_case. The operator selects and orders as
+    `TopK1OperatorDesc` with DECREASING does.
 
     Examples
     --------

@@ -104,9 +104,9 @@ def top_k(
 ) -> "TopK":
     """Select the k largest or smallest elements of each sequence along an axis.
 
-    The order is total and stable: elements with the same value appear by ascending index, which also decides which
-    equal elements are selected. NaN ranks above +inf, and all NaNs tie; -0.0 and +0.0 tie. The selected elements keep
-    every bit.
+    The order is total and stable: elements with the same value appear by ascending index. If not all equal elements are
+    selected, those with the lowest indices are. NaN ranks above +inf, and all NaNs tie; -0.0 and +0.0 tie. The selected
+    elements keep every bit.
 
     Parameters
     ----------
@@ -115,29 +115,29 @@ def top_k(
         dimension, any memory layout.
     k : int or array_like of integers
         How many elements to select, 0 to N. An array has a number for each sequence: it broadcasts to x's shape without
-        `axis`. Then the results have the greatest k along the axis, and each sequence fills its first k places; the
-        others hold `fill_value` and the index -1 (for unsigned types, the highest).
+        `axis`. The size of the results along the axis is then the greatest k. Each sequence fills its first k places;
+        the others hold `fill_value` and the index -1 (for unsigned types, the highest).
     axis : int, default -1
         The axis of length N. A negative one counts from the last.
     mode : {"largest", "smallest"}, optional
-        Which elements to select, and the order in which they come: the largest first (the default), or the smallest.
+        Whether to select the largest elements, largest first (the default), or the smallest, smallest first.
     largest : bool, optional
-        The same under PyTorch's name: True is mode "largest". Pass only one of the two.
+        PyTorch's name for the same choice: True is mode "largest". Pass only one of the two.
     sorted : bool, default True
         If False, the same elements are returned in an unspecified order, which is faster for large k. If k is an array,
         they are always sorted.
     nan : {"greatest", "last"}, default "greatest"
-        The rank of NaN: above +inf, so first among the largest and last among the smallest; or last in both modes, as
-        in NumPy's ``top_k``.
+        The rank of NaN: "greatest" is above +inf, so first among the largest and last among the smallest; "last" is
+        last in both modes, as in NumPy's ``top_k``.
     fill_value : scalar, optional
-        If k is an array, the value after the elements of a sequence: by default -inf or the lowest number in mode
-        "largest", inf or the highest in mode "smallest".
+        If k is an array, the value in the places that a sequence does not fill. By default the worst value of x's type:
+        in mode "largest" -inf or the lowest integer, in mode "smallest" inf or the highest.
     index_dtype : dtype, default int64
         int64, int32, uint64 or uint32.
     out : tuple of two ndarrays, optional
-        Where to write values and indices: of x's shape with k along the axis, x's type and `index_dtype`; any strides,
-        no memory shared with `x` or with one another. If k is an array, they may have more places along the axis than
-        the greatest k; these are also filled.
+        The arrays to write values and indices to, of x's type and of `index_dtype`. They have x's shape with k along
+        the axis and any strides, and share no memory with `x` or with one another. If k is an array, they may be longer
+        along the axis than the greatest k; the further places are also filled.
 
     Returns
     -------
@@ -153,9 +153,9 @@ def top_k(
 
     Notes
     -----
-    The semantics are those of DirectML's ``DML_TOP_K1_OPERATOR_DESC``, extended to k equal to N and to k = 0, to empty
-    arrays and to more data types. Where ``ONNX TopK`` defines results, they are the same. `mode` and `axis` are those
-    of ``numpy.top_k`` and of the array API standard.
+    The semantics are those of DirectML's ``DML_TOP_K1_OPERATOR_DESC``. In addition, k may be N or 0, arrays may be
+    empty, and more data types are supported. Where ONNX TopK defines results, they are the same. `mode` and `axis` are
+    those of ``numpy.top_k`` and of the array API standard.
 
     A new array of 32 MiB to 1 GiB may reuse the memory of an earlier result. Then it does not own its data and cannot
     be resized in place.
