@@ -5,12 +5,13 @@ Passwords and other settings come from fsspec and the packages it uses. Jobs hav
 
 import contextlib
 import errno
+import functools
 import hashlib
 import io
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -40,11 +41,20 @@ _VERSIONS = (
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Return whether a path is a URL of another file system than the machine's own."""
-    text = os.fspath(path)
+    return _is_remote(os.fspath(path))
+
+
+# A job's few paths are looked at some ten times each, one job after the other.
+_few = functools.lru_cache(maxsize=64)
+
+
+@_few
+def _is_remote(text: str) -> bool:
     return (_URL.match(text) is not None and _LOCAL.match(text) is None) or (_NAME in text and len(_chain(text)[0]) > 1)
 
 
-def _chain(path: str) -> tuple[list[str], str | None]:
+@_few
+def _chain(path: str) -> tuple[Sequence[str], str | None]:
     """Return the parts of a chained URL, which may be one, and the name of an array that follows."""
     parts, links = path.split(_NAME), 0
     while links < len(parts) - 1:
@@ -104,7 +114,12 @@ def naming(path: str) -> str:
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
     """Return the suffix of a file's name, in lower case."""
-    return os.path.splitext(without_query(naming(os.fspath(path))))[1].lower()
+    return _suffix_of(os.fspath(path))
+
+
+@_few
+def _suffix_of(path: str) -> str:
+    return os.path.splitext(without_query(naming(path)))[1].lower()
 
 
 def matching(pattern: str, directory: str | os.PathLike[str] = "") -> list[str]:

@@ -192,7 +192,7 @@ class Checker:
             held += (form.copies if form else 0) * sum(tensor.nbytes for tensor in sized.values())
             try:
                 if sized == wanted:
-                    check_target(os.path.join(self.directory, path), sized, form)
+                    check_target(self.apart.found(path), sized, form, is_real=True)
             except (FileError, OSError, MissingExtraError) as error:
                 place.refuse("output", *found_and_allowed(path, error, "a file that can be written"))
         return held
