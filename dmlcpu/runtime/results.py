@@ -68,7 +68,7 @@ def _memory(nbytes: int) -> mmap.mmap:
         if _ENOUGH * len(block) <= nbytes <= len(block):
             return block
         _kept.appendleft(block)  # after a whole turn the order is as before
-    if sum(map(len, _kept)) + nbytes > MOST_BYTES:
+    if sum(map(len, _kept.copy())) + nbytes > MOST_BYTES:  # another thread may append meanwhile
         _kept.clear()
     block = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
