@@ -11,6 +11,7 @@ from dmlcpu.runtime.isa import target_features
 
 _LANES = 8  # addresses in 512 bits
 _WORDS = 4, 8  # bytes of the elements that such instructions load
+_FEATURES = "avx512f", "avx512vl", "avx512bf16"  # no set, whose order, and so the digest, differs between processes
 _BIT, _MASK, _LONG = ir.IntType(1), ir.IntType(_LANES), ir.IntType(64)
 
 
@@ -22,7 +23,7 @@ def vectors_pay(nbytes: int) -> bool:
     (INTEL-SA-00828); nearly all of them lack AVX512_BF16, so this looks for it. AVX2's gathers are no faster than
     single loads.
     """
-    return nbytes in _WORDS and {"avx512f", "avx512vl", "avx512bf16"} <= target_features()
+    return nbytes in _WORDS and target_features().issuperset(_FEATURES)
 
 
 class Rows(NamedTuple):
