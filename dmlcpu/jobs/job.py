@@ -307,7 +307,8 @@ def identities(job: Job, directory: Path, *, content: bool, settled: bool = Fals
         try:
             found[path] = identity(file, content=False, settled=settled, within=within)
             if content and path in own:  # many jobs share it: it is read once
-                found[path] |= _content(file, *found[path].values())
+                now = os.stat(file)  # a link to it may lead elsewhere meanwhile
+                found[path] |= _content(file, now.st_dev, now.st_ino, *found[path].values())
             elif content:
                 found[path] |= identity(file, content=True, within=within)
         except OSError as error:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from operators.gather_elements.calls import random_call
+from operators.scatter_elements.calls import watched_prefetches
 from samples import INDEX_TYPES, NUMERIC_TYPES, OTHER_TYPES, assert_same_bits, random_bits, strided
 
 import dmlcpu
@@ -156,10 +157,9 @@ def test_the_axis_has_no_default():
     ("limit", "kind", "n"), [("_FAR", lines.NEXT_ELEMENTS, 47), ("_STREAMED", lines.NEXT_ROWS, 53)]
 )  # no other test has these sizes, so that none of their plans is kept
 def test_prefetches_leave_results_as_they_are(monkeypatch, limit, kind, n):
-    found, prefetched = [], lines._prefetched
+    found = watched_prefetches(monkeypatch)
     monkeypatch.setattr(lines, limit, 0)
     monkeypatch.setattr(plan, "vectors_pay", lambda nbytes: False)  # where they do, the next rows are not prefetched
-    monkeypatch.setattr(lines, "_prefetched", lambda *arguments: found.append(prefetched(*arguments)) or found[-1])
     rng = np.random.default_rng(n)
     for shape, axis in (((n, 40), 0), ((n, 3), 1)):
         x = rng.standard_normal((29, 40) if axis == 0 else (n, 41))
@@ -183,8 +183,7 @@ def test_prefetches_leave_results_as_they_are(monkeypatch, limit, kind, n):
 )
 def test_the_next_rows_are_prefetched_for_single_loads(monkeypatch, index_type, step, vectors, expected):
     monkeypatch.setattr(lines, "_STREAMED", 0)
-    found, prefetched = [], lines._prefetched
-    monkeypatch.setattr(lines, "_prefetched", lambda *arguments: found.append(prefetched(*arguments)) or found[-1])
+    found = watched_prefetches(monkeypatch)
     monkeypatch.setattr(plan, "vectors_pay", lambda nbytes: vectors)
     for cached in (plan.prepare, plan.plan):
         cached.cache_clear()

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from samples import INDEX_TYPES, INTEGERS, NUMERIC_TYPES, OTHER_TYPES, Sample, laid_out, random_shape, values
 
+from dmlcpu.indexing import lines
+
 
 def parallel_call(rng: np.random.Generator) -> Sample:
     indices, updates = rng.integers(0, 7, (40, 100)), rng.standard_normal((40, 100), dtype=np.float32)
@@ -60,3 +62,11 @@ def call_in_blocks() -> tuple[dict[str, Any], int]:
     x, updates = np.zeros((400, 50), np.float32), np.zeros((400, 1), np.float32)
     # Mode "drop": indices are not checked before the first block.
     return {"x": x, "indices": np.ones((400, 1), int), "updates": updates, "axis": 1, "mode": "drop"}, 1 << 16
+
+
+def watched_prefetches(monkeypatch: Any) -> list[int]:
+    """Return a list to which each new plan appends what its kernels prefetch."""
+    found: list[int] = []
+    prefetched = lines._prefetched
+    monkeypatch.setattr(lines, "_prefetched", lambda *arguments: found.append(prefetched(*arguments)) or found[-1])
+    return found

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from operators.scatter_elements.calls import random_call
+from operators.scatter_elements.calls import random_call, watched_prefetches
 from samples import INDEX_TYPES, NUMERIC_TYPES, assert_same_bits, strided, values
 
 import dmlcpu
@@ -321,9 +321,8 @@ def test_the_types_to_compile_for():
     ("limit", "kind", "n"), [("_FAR", lines.NEXT_ELEMENTS, 47), ("_STREAMED", lines.NEXT_ROWS, 53)]
 )  # no other test has these sizes, so that none of their plans is kept
 def test_prefetches_leave_results_as_they_are(monkeypatch, limit, kind, n):
-    found, prefetched = [], lines._prefetched
+    found = watched_prefetches(monkeypatch)
     monkeypatch.setattr(lines, limit, 0)
-    monkeypatch.setattr(lines, "_prefetched", lambda *arguments: found.append(prefetched(*arguments)) or found[-1])
     rng = np.random.default_rng(n)
     for shape, axis in (((n, 40), 0), ((n, 3), 1)):
         x = rng.standard_normal((29, 40) if axis == 0 else (n, 41))
