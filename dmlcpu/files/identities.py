@@ -46,11 +46,12 @@ def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = Fal
         time.sleep(left)
     else:
         raise FileError("what changes all the time", "what stays as it is while it is read")
-    return {
-        "size": sum(each.st_size for each in states if stat.S_ISREG(each.st_mode)),
-        "mtime_ns": sum(each.st_mtime_ns for each in states),  # the latest may be one of the future, that hides others
-        "ctime_ns": sum(each.st_ctime_ns for each in states),
-    }
+    size = mtime = ctime = 0
+    for each in states:
+        size += each.st_size if stat.S_ISREG(each.st_mode) else 0
+        mtime += each.st_mtime_ns  # not the latest: it may be one of the future, that hides others
+        ctime += each.st_ctime_ns
+    return {"size": size, "mtime_ns": mtime, "ctime_ns": ctime}
 
 
 def differs(before: Any, now: Mapping[str, Any], *, same_place: bool) -> bool:
@@ -63,10 +64,13 @@ def differs(before: Any, now: Mapping[str, Any], *, same_place: bool) -> bool:
 
 def _left(states: Iterable[os.stat_result]) -> float:
     """Return the seconds until no time is within a tick of now. A server's clock may be ahead, by no more."""
-    now = time.time_ns()
-    times = {when for status in states for when in (status.st_mtime_ns, status.st_ctime_ns)}
-    ticks = ((when, _TICK if when % 1_000_000_000 else _WHOLE_SECONDS) for when in times)
-    return max((when + tick - now for when, tick in ticks if -tick < now - when < tick), default=0) / 1e9
+    now, left = time.time_ns(), 0
+    for status in states:
+        for when in (status.st_mtime_ns, status.st_ctime_ns):
+            tick = _TICK if when % 1_000_000_000 else _WHOLE_SECONDS
+            if -tick < now - when < tick:
+                left = max(left, when + tick - now)
+    return left / 1e9
 
 
 def _within(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -5,7 +5,6 @@ Passwords and other settings come from fsspec and the packages it uses. Jobs hav
 
 import contextlib
 import errno
-import functools
 import hashlib
 import io
 import os
@@ -41,21 +40,16 @@ _VERSIONS = (
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Return whether a path is a URL of another file system than the machine's own."""
-    return _is_remote(os.fspath(path))
+    text = os.fspath(path)
+    if ":" not in text:  # a job looks at its few paths some ten times each
+        return False
+    return (_URL.match(text) is not None and _LOCAL.match(text) is None) or len(_chain(text)[0]) > 1
 
 
-# A job's few paths are looked at some ten times each, one job after the other.
-_few = functools.lru_cache(maxsize=64)
-
-
-@_few
-def _is_remote(text: str) -> bool:
-    return (_URL.match(text) is not None and _LOCAL.match(text) is None) or (_NAME in text and len(_chain(text)[0]) > 1)
-
-
-@_few
 def _chain(path: str) -> tuple[Sequence[str], str | None]:
     """Return the parts of a chained URL, which may be one, and the name of an array that follows."""
+    if _NAME not in path:
+        return [path], None
     parts, links = path.split(_NAME), 0
     while links < len(parts) - 1:
         protocol, separator, _ = parts[links].partition("://")
@@ -63,8 +57,8 @@ def _chain(path: str) -> tuple[Sequence[str], str | None]:
             break
         links += 1
     if not links:
-        file, separator, name = path.rpartition(_NAME)
-        return ([file], name) if separator else ([path], None)
+        file, _, name = path.rpartition(_NAME)
+        return [file], name
     return parts[: links + 1], _NAME.join(parts[links + 1 :]) or None
 
 
@@ -76,13 +70,13 @@ def file_and_name(path: str) -> tuple[str, str | None]:
 
 def base_of(path: str) -> str:
     """Return the file of this machine that a chained URL reads from; another path as it is."""
-    parts, _ = _chain(path)
-    return path if len(parts) == 1 or is_remote(parts[-1]) else local(parts[-1])
+    parts = _chain(path)[0] if _NAME in path else ()
+    return path if len(parts) < 2 or is_remote(parts[-1]) else local(parts[-1])
 
 
 def local(path: str) -> str:
     """Return a path without ``file://``; another one as it is."""
-    return _LOCAL.sub("", path)
+    return _LOCAL.sub("", path) if ":" in path else path
 
 
 def located(directory: str | os.PathLike[str], path: str) -> str:
@@ -114,12 +108,8 @@ def naming(path: str) -> str:
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
     """Return the suffix of a file's name, in lower case."""
-    return _suffix_of(os.fspath(path))
-
-
-@_few
-def _suffix_of(path: str) -> str:
-    return os.path.splitext(without_query(naming(path)))[1].lower()
+    text = os.fspath(path)
+    return os.path.splitext(without_query(naming(text)) if ":" in text else text)[1].lower()
 
 
 def matching(pattern: str, directory: str | os.PathLike[str] = "") -> list[str]:

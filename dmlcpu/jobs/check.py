@@ -18,7 +18,7 @@ from dmlcpu.common.regions import Estimate, Tensor
 from dmlcpu.errors import DmlError
 from dmlcpu.files import FileError, Identity, check_target
 from dmlcpu.files.base import Format
-from dmlcpu.files.formats import FORMATS, known, suffixes_where
+from dmlcpu.files.formats import known, suffixes_where
 from dmlcpu.files.targets import LONGER, existing, folder_error
 from dmlcpu.files.web import RemoteError, in_time, patience
 from dmlcpu.jobs.apart import Apart
@@ -86,8 +86,6 @@ class Checker:
                 task.refuse("inputs", str(failure), "files that can be read")
             if not task.errors and (work := self._fit(task, job, operation, opened, wanted)):
                 task.inputs, task.work = inputs, work
-                named = {path: os.path.normpath(os.path.join(self.apart.here, path)) for path in job.targets}
-                task.places = {path: file for path in named if (file := self.apart.found(path)) != named[path]}
         return task
 
     def _operation(self, place: Place, job: Job) -> Operation | None:
@@ -124,12 +122,10 @@ class Checker:
             names = names or operation.results
             wanted += names
             found, several = operation.form or known(path), len(names) > 1
-            written = [each for each in FORMATS if each.check and not (several and each.holds_one)]
-            suffixes = ", ".join(suffix for each in written for suffix in each.suffixes)
             if not found or not found.check:
-                place.refuse("output", repr(path), f"a file with one of the suffixes {suffixes}")
+                place.refuse("output", repr(path), f"a file with one of the suffixes {_written(several)}")
             elif several and found.holds_one:
-                allowed = f"a file for several arrays ({suffixes}), or a file for each of {', '.join(names)}"
+                allowed = f"a file for several arrays ({_written(several)}), or a file for each of {', '.join(names)}"
                 place.refuse("output", f"{path!r}, which holds one array", allowed)
             elif operation.form and os.path.basename(path) in ("", os.curdir, os.pardir):
                 place.refuse("output", repr(path), "a path that ends with the name of the folder")
@@ -144,20 +140,20 @@ class Checker:
         return tuple(name for name in operation.results if name in wanted)
 
     def _fit(
-        self, place: Place, job: Job, operation: Operation, opened: OpenArguments, wanted: tuple[str, ...]
+        self, task: Task, job: Job, operation: Operation, opened: OpenArguments, wanted: tuple[str, ...]
     ) -> Work | None:
         sources, memory = opened.sources.values(), self.settings.limits.memory
         try:
             estimate = self._estimate(job, operation, opened)
         except (DmlError, TypeError) as error:
-            self._note(place, job, error)
+            self._note(task, job, error)
             return None
         except Exception as error:  # an error that no check foresees fails this job only
-            place.refuse("", f"{type(error).__name__}: {' '.join(str(error).split())}", "what the operator's page says")
+            task.refuse("", f"{type(error).__name__}: {' '.join(str(error).split())}", "what the operator's page says")
             return None
         tensors = estimate.results
-        held = self._held(place, job, operation, tensors)
-        if place.errors:
+        held = self._held(task, job, operation, tensors)
+        if task.errors:
             return None
         whole = held + sum(tensor.nbytes for tensor in tensors.values() if tensor)
         buffers = sum(source.buffer_bytes for source in sources)
@@ -170,7 +166,7 @@ class Checker:
             found = f"a job that needs {size(needed)} of memory{of_it}"
             in_regions = suffixes_where(lambda each: each.create)
             less = f"; {' and '.join(in_regions)} are read and written in blocks" if held else ""
-            place.refuse("", found, f"{size(memory)} (the maximal memory, shared by the workers{less})")
+            task.refuse("", found, f"{size(memory)} (the maximal memory, shared by the workers{less})")
             return None
         return Work(
             {name: source.shape for name, source in opened.sources.items()},
@@ -182,19 +178,22 @@ class Checker:
             opened.missing_chunks,
         )
 
-    def _held(self, place: Place, job: Job, operation: Operation, tensors: Mapping[str, Tensor | None]) -> int:
-        """Return the bytes of results whose files are written whole; note targets that cannot be written."""
+    def _held(self, task: Task, job: Job, operation: Operation, tensors: Mapping[str, Tensor | None]) -> int:
+        """Return the bytes of results whose files are written whole; note where targets are, and which cannot be."""
         held = 0
         for path, names in job.targets.items():
             wanted = {name: tensors[name] for name in names or operation.results}
             sized = {name: tensor for name, tensor in wanted.items() if tensor}
             form = operation.form or known(path)
             held += (form.copies if form else 0) * sum(tensor.nbytes for tensor in sized.values())
+            file = self.apart.found(path)
+            if file != os.path.normpath(os.path.join(self.apart.here, path)):
+                task.places = {**task.places, path: file}
             try:
                 if sized == wanted:
-                    check_target(self.apart.found(path), sized, form, is_real=True)
+                    check_target(file, sized, form, is_real=True)
             except (FileError, OSError, MissingExtraError) as error:
-                place.refuse("output", *found_and_allowed(path, error, "a file that can be written"))
+                task.refuse("output", *found_and_allowed(path, error, "a file that can be written"))
         return held
 
     def _estimate(self, job: Job, operation: Operation, opened: OpenArguments) -> Estimate:
@@ -230,6 +229,11 @@ class Checker:
 def _folder(folder: str) -> tuple[str | None, int]:
     """Return why no file can be made in a folder, or None, and the bytes of its longest name. It need not exist."""
     return folder_error(folder), os.pathconf(existing(folder), "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
+
+
+def _written(several: bool) -> str:
+    """Return the suffixes of the formats that are written, for one array or several."""
+    return ", ".join(suffixes_where(lambda each: each.check and not (several and each.holds_one)))
 
 
 def _target_error(file: str, form: Format | None) -> str | None:

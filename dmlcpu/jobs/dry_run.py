@@ -8,7 +8,7 @@ from dmlcpu.common.secrets import without_secrets
 from dmlcpu.files.remote import is_remote
 from dmlcpu.jobs.entries import Jobs, PathLike
 from dmlcpu.jobs.faults import JobFault
-from dmlcpu.jobs.job import Task
+from dmlcpu.jobs.job import Task, Work
 from dmlcpu.jobs.limits import Settings, size
 from dmlcpu.jobs.prepare import prepare
 from dmlcpu.jobs.progress import Progress
@@ -154,17 +154,27 @@ def plan_jobs(
     """
     settings = Settings(**{name: given for name, given in locals().items() if name != "jobs"})
     prepared = prepare(jobs, settings, Progress(shown=False), lock=False)
-    return JobsPlan([_planned(task) for task in prepared.todo], prepared.done_before, prepared.left_out)
+    described: _Described = {}
+    return JobsPlan([_planned(task, described) for task in prepared.todo], prepared.done_before, prepared.left_out)
 
 
-def _planned(task: Task) -> PlannedJob:
+# Inputs and outputs as text, which jobs with the same work share, by the work's id; with the work, so that it lives.
+_Described = dict[int, tuple[Work, dict[str, str], dict[str, str]]]
+
+
+def _planned(task: Task, described: _Described) -> PlannedJob:
     work = task.work
+    if id(work) not in described:
+        tensors = work.results.items()
+        outputs = {name: f"{each.shape} {each.dtype}" if each else "what the model gives" for name, each in tensors}
+        described[id(work)] = work, {name: str(shape) for name, shape in work.shapes.items()}, outputs
+    _, inputs, outputs = described[id(work)]
     return PlannedJob(
         task.id,
         task.where,
         task.job.op if task.job and not task.errors else None,
-        {name: str(shape) for name, shape in work.shapes.items()},
-        {name: f"{each.shape} {each.dtype}" if each else "what the model gives" for name, each in work.results.items()},
+        inputs,
+        outputs,
         work.kernel,
         work.read_bytes,
         sum(tensor.nbytes for tensor in work.results.values() if tensor),

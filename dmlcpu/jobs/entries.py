@@ -106,6 +106,7 @@ def _as_in_json(value: Any, deepest: int = 2 + DEEPEST) -> Any:
 def _lines(file: BinaryIO, source: str, before: str) -> Iterator[tuple[Place, Any]]:
     """Yield each line's place and value, None with the error noted if it is no JSON, and close the file."""
     offset, is_json, wrong = 0, False, ""
+    decoder = json.JSONDecoder(object_pairs_hook=_no_duplicates)  # json.loads would make one a line
     with file:
         for number, content in enumerate(file, 1):
             line = _decoded(content, source, offset).removesuffix("\n")
@@ -114,7 +115,7 @@ def _lines(file: BinaryIO, source: str, before: str) -> Iterator[tuple[Place, An
                 continue
             place, found = Place(f"{before}{number}"), None
             try:
-                found, is_json = json.loads(line, object_pairs_hook=_no_duplicates), True
+                found, is_json = decoder.decode(line), True
             except (ValueError, RecursionError) as error:  # also of integers that are too long for Python
                 reason = str(error)
                 if isinstance(error, json.JSONDecodeError):

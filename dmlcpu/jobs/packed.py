@@ -20,6 +20,7 @@ class Tasks(Sequence[Task]):
     def __init__(self, tasks: Iterable[Task] = (), check: Check | None = None) -> None:
         self._rows: list[tuple[bytes, Work] | Task | None] = []
         self._known: dict[Any, Work] = {}
+        self._work = Work()  # of the last task, which most have in common with the next
         self._check = check
         self._checked: dict[int, Task] = {}
         self.options: Any = None  # of tasks: all have the same, or none
@@ -40,9 +41,11 @@ class Tasks(Sequence[Task]):
         inputs = [(name, *each) for name, each in job.inputs.items()]
         output = job.output if isinstance(job.output, str) else dict(job.output)
         parts: Any = (task.where, task.id, job.op, inputs, job.attrs, output, dict(task.inputs), dict(task.places))
-        key = tuple(tuple(each.items()) if isinstance(each, dict) else each for each in task.work)
+        if task.work != self._work:
+            key = tuple(tuple(each.items()) if isinstance(each, dict) else each for each in task.work)
+            self._work = self._known.setdefault(key, task.work)
         try:
-            self._rows.append((marshal.dumps(parts), self._known.setdefault(key, task.work)))
+            self._rows.append((marshal.dumps(parts), self._work))
         except ValueError:  # a program has given other values than those of JSON, such as enumerations
             self._rows.append(task)
 
