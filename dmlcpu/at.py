@@ -29,7 +29,8 @@ def add_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
     x : ndarray
         The array that is changed.
     indices : array_like of integers, or tuple of them
-        As in ``x[indices]``: an array for each of the first dimensions; they are broadcast. A mask is also allowed.
+        As in ``x[indices]``: an array for the first dimension, a tuple of arrays for the first dimensions (they are
+        broadcast), or a mask.
     updates : array_like
         Broadcast to the shape of ``x[indices]``.
 
@@ -46,8 +47,8 @@ def add_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
     rounded to x's type. Neither NumPy nor dmlcpu specifies the bits of a NaN that a sum produces. The kernels ignore
     ``np.errstate``: they report no overflow.
 
-    NumPy's own function runs small calls, for which it is faster; calls in which it computes in another type than x's;
-    and calls whose types, indices or memory layout the kernels do not support.
+    NumPy's own function runs small calls, because it is faster for them. It also runs calls in which it computes in
+    another type than x's, and calls whose types, indices or memory layout the kernels do not support.
 
     Examples
     --------
@@ -68,7 +69,7 @@ def add_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
 
 
 def maximum_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
-    """Replace the elements that indices name by greater updates, in place: ``np.maximum.at``.
+    """Replace each element that indices name by the maximum of it and its updates, in place: ``np.maximum.at``.
 
     The arguments are those of `add_at`. NaN propagates, as in NumPy. If -0.0 meets +0.0, the old element remains; in
     NumPy this depends on the processor.
@@ -85,7 +86,7 @@ def maximum_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
 
 
 def minimum_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
-    """Replace the elements that indices name by smaller updates, in place: ``np.minimum.at``.
+    """Replace each element that indices name by the minimum of it and its updates, in place: ``np.minimum.at``.
 
     The arguments are those of `add_at`. NaN propagates, as in NumPy. If -0.0 meets +0.0, the old element remains; in
     NumPy this depends on the processor.
@@ -102,7 +103,7 @@ def minimum_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
 
 
 def put_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
-    """Assign updates to what indices name, in place: ``x[indices] = updates``.
+    """Assign updates to the elements or slices of x that indices name, in place: ``x[indices] = updates``.
 
     The arguments are those of `add_at`; updates are cast to x's type, as NumPy's assignment does.
 

@@ -17,8 +17,7 @@ from dmlcpu.runtime.threads import plan_for_now
 def bind(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundOperator:
     """Bind an operator's function to its arguments, for repeated calls on the same memory.
 
-    All checks, views and plans are made once. Each call of the result runs the kernel on the current values of the
-    arrays.
+    Arguments are checked once. Each call of the bound operator runs the kernel on the current values of the arrays.
 
     Parameters
     ----------

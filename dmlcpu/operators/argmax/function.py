@@ -33,8 +33,8 @@ def argmax(
         float16, float32, float64, bfloat16 (of ``ml_dtypes``), bool, or any integer type of 8 to 64 bits; any shape and
         memory layout.
     axis : int or tuple of int, optional
-        The axes along which the elements of a set lie, by default all. A negative one counts from the last. A list is
-        also accepted, because files of jobs have no tuples.
+        The axes along which the elements of a set lie, by default all. A negative axis counts from the last. A list is
+        also accepted.
     select_last : bool, default False
         Whether the last of equal elements wins, instead of the first.
     keepdims : bool, default False

@@ -61,10 +61,10 @@ def argsort(
     axis : int, default -1
         The axis of length N. A negative one counts from the last.
     descending : bool, default False
-        Whether the greatest come first.
+        Whether the greatest elements come first.
     nan : {"last", "greatest"}, default "last"
-        The rank of NaN: last in both directions, as in NumPy; or above +inf, so first in descending order, as in
-        PyTorch.
+        Where NaN comes: "last" in both directions, as in NumPy; "greatest" ranks it above +inf, as in PyTorch, so it
+        comes first in descending order.
     index_dtype : dtype, default int64
         int64, int32, uint64 or uint32.
     out : ndarray, optional

@@ -39,7 +39,8 @@ class ElementWiseDequantizeLinearOperatorDesc(ElementWiseDesc):
     scale_tensor : TensorDesc
         The input's sizes; the output's DataType.
     zero_point_tensor : TensorDesc, optional
-        The input's sizes and the input's DataType. Without it, 0; before feature level 6_2 it is required.
+        The input's sizes and the input's DataType. Without it, the zero points are 0. Feature
+        levels before 6_2 require it.
     output_tensor : TensorDesc
         The input's sizes; FLOAT32 or FLOAT16.
 

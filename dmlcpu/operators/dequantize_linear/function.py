@@ -78,11 +78,11 @@ def dequantize_linear(
     x : array_like
         int8, uint8, int16, uint16, int32, uint32, or int4 or uint4 of ``ml_dtypes``; any shape and memory layout.
     scale : array_like
-        The steps, any numbers as float32: one number; one for each index of `axis`; or one for each block of x, as an
-        array with as many dimensions as x, whose sizes divide x's.
+        The steps, used as float32; any number is allowed. One number for all elements, one for each index of `axis`, or
+        one for each block of x: an array with as many dimensions as x, whose sizes divide x's.
     zero_point : array_like, optional
-        The integers that represent 0, of x's type: in any shape that is allowed for `scale`, not necessarily the same.
-        By default 0. Python integers, and integers of 32 and 64 bits, are converted.
+        The integers that represent 0, of x's type, by default 0. They may have any shape that `scale` may have, also a
+        different one. Python integers, and integers of 32 and 64 bits, are converted.
     axis : int, optional
         The axis of a 1-D `scale` or `zero_point`, or the axis of blocks of `block_size`. A negative one counts from the
         last.

@@ -52,17 +52,17 @@ def dynamic_quantize_linear(
 ) -> "DynamicQuantized":
     """Quantize an array, or each of its rows, to 8 bits by the range of its elements.
 
-    The range is the smallest that contains the elements and 0. The scale is a 255th of its length, as float32; the zero
-    point is the integer that represents 0.
+    The range is the smallest that contains the elements and 0. The scale is the length of the range divided by 255, as
+    float32. The zero point is the integer that represents 0.
 
     Parameters
     ----------
     x : array_like
-        float32, float16, bfloat16 (of ``ml_dtypes``) or float64, which is rounded to float32 first; finite; any shape
-        and memory layout.
+        float32, float16, bfloat16 (of ``ml_dtypes``) or float64, which is rounded to float32 first. All elements must
+        be finite; any shape and memory layout.
     axis : int, optional
-        The axis whose elements share a range: with -1, each row has a scale and a zero point. By default all elements
-        share one range.
+        The axis along which elements share a range: with -1, each row has a scale and a zero point. By default all
+        elements share one range.
     out_dtype : dtype, default uint8
         uint8 or int8.
     out : tuple of three ndarrays, optional

@@ -84,15 +84,16 @@ def dynamic_quantize_matmul(
     Parameters
     ----------
     x : array_like, shape (..., M, K) or (K,)
-        float32, float16, bfloat16 (of ``ml_dtypes``) or float64, which is rounded to float32 first; finite. It is
-        quantized to uint8.
+        float32, float16, bfloat16 (of ``ml_dtypes``) or float64, which is rounded to float32 first. All elements must
+        be finite. They are quantized to uint8.
     b : array_like of int8 or uint8, shape (..., K, N) or (K,), or PackedMatrix
         Pack constant weights once, with `pack_b`.
     b_scale : array_like of floats
         One number, or one for each column: shape (N,) or (..., 1, N), broadcast against b's batch. Any number is
         allowed.
     b_zero_point : array_like of b's type, optional
-        One number, or one for each column, independently of the scale; by default 0. Python integers are converted.
+        One number, or one for each column, independently of the scale; by default 0. Integers of other sizes are
+        converted.
     bias : array_like of float32 or float16, optional
         Added to the product: any shape that broadcasts to the result's. Lists are converted to float32.
     per_row : bool, default False

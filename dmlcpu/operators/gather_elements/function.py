@@ -28,7 +28,7 @@ def gather_elements(
 def gather_elements(
     x: "ArrayLike", indices: "ArrayLike", *, axis: int, mode: "Clipping" = "raise", out: "Array | None" = None
 ) -> "Array":
-    """Copy an element of x for each index; the index replaces its own position along one axis.
+    """Copy the element of x that each index selects along one axis.
 
     With axis 0 of three dimensions, ``y[i, j, k] = x[indices[i, j, k], j, k]``. Every bit of an element is kept.
 

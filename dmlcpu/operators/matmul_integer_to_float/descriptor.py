@@ -21,11 +21,11 @@ _PARAMETERS = ("a_scale_tensor", "a_zero_point_tensor", "b_scale_tensor", "b_zer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixMultiplyIntegerToFloatOperatorDesc(ProductDesc):
-    """DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT: multiply A and B, less their zero points, scale, and add a bias.
+    """DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT: multiply quantized matrices A and B, scale the sums, and add a bias.
 
-    Scales and zero points have 1 to 4 dimensions, all of them the same number. One value for the whole tensor has sizes
-    (..., 1), one value for each row of A (..., M, 1), and one value for each column of B (..., N); all other sizes are
-    1.
+    Scales and zero points have 1 to 4 dimensions, and all of them have the same number of dimensions. One value for the
+    whole tensor has sizes (..., 1), one value for each row of A (..., M, 1), and one value for each column of B
+    (..., N); all other sizes are 1.
 
     Parameters
     ----------
@@ -34,14 +34,14 @@ class MatrixMultiplyIntegerToFloatOperatorDesc(ProductDesc):
     a_scale_tensor : TensorDesc
         The output's DataType; one value, or one for each of A's rows.
     a_zero_point_tensor : TensorDesc, optional
-        A's DataType; the same choice of sizes. Without it, 0.
+        A's DataType; one value, or one for each of A's rows. Without it, 0.
     b_tensor : TensorDesc
         Sizes (..., K, N), A's DataType; INT8 and UINT8 mix. `CompiledOperator.initialize` packs a B of bytes once if it
         is flagged OWNED_BY_DML.
     b_scale_tensor : TensorDesc
         The output's DataType; one value, or one for each of B's columns.
     b_zero_point_tensor : TensorDesc, optional
-        B's DataType; the same choice of sizes. Without it, 0.
+        B's DataType; one value, or one for each of B's columns. Without it, 0.
     bias_tensor : TensorDesc, optional
         The output's DataType and sizes; strides of 0 repeat it.
     output_tensor : TensorDesc

@@ -114,7 +114,7 @@ def matmul_integer_to_float(
         One number, or one for each row: shape (M,) or (..., M, 1), broadcast against a's batch. Used as float32. Any
         number is allowed: 0, negative, infinite, NaN.
     a_zero_point : array_like of a's type, or None
-        One number, or one for each row, independently of the scale; None is 0. Python integers are converted.
+        One number, or one for each row, independently of the scale; None is 0. Integers of other sizes are converted.
     b : array_like of int8 or uint8, shape (..., K, N) or (K,), or PackedMatrix
         Pack constant weights once, with `pack_b`.
     b_scale, b_zero_point : array_like

@@ -20,7 +20,7 @@ def _level(since: FeatureLevel, matrices: range, values: range) -> Support:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantizedLinearMatrixMultiplyOperatorDesc(ProductDesc):
-    """DML_QUANTIZED_LINEAR_MATRIX_MULTIPLY: dequantize A and B, multiply, quantize.
+    """DML_QUANTIZED_LINEAR_MATRIX_MULTIPLY: multiply quantized matrices A and B, and quantize the product.
 
     Scales and zero points have 1 to 4 dimensions. One value for the whole tensor has sizes (..., 1), one value for each
     row (..., M, 1), and one value for each column (..., N); all other sizes are 1.
@@ -32,17 +32,17 @@ class QuantizedLinearMatrixMultiplyOperatorDesc(ProductDesc):
     a_scale_tensor : TensorDesc
         FLOAT32; one value, or one for each of A's rows.
     a_zero_point_tensor : TensorDesc, optional
-        A's DataType; the same choice of sizes. Without it, 0.
+        A's DataType; one value, or one for each of A's rows. Without it, 0.
     b_tensor : TensorDesc
         Sizes (..., K, N), INT8 or UINT8. `CompiledOperator.initialize` packs it once if it is flagged OWNED_BY_DML.
     b_scale_tensor : TensorDesc
         FLOAT32; one value, or one for each of B's columns.
     b_zero_point_tensor : TensorDesc, optional
-        B's DataType; the same choice of sizes. Without it, 0.
+        B's DataType; one value, or one for each of B's columns. Without it, 0.
     output_scale_tensor : TensorDesc
         FLOAT32; one value, or one for each of the output's rows.
     output_zero_point_tensor : TensorDesc, optional
-        The output's DataType; the same choice of sizes. Without it, 0.
+        The output's DataType; one value, or one for each of the output's rows. Without it, 0.
     output_tensor : TensorDesc
         Sizes (..., M, N), INT8 or UINT8.
 

@@ -51,11 +51,11 @@ def scatter_elements(
     mode: "OutOfRange" = "raise",
     out: "Array | None" = None,
 ) -> "Array":
-    """Copy x, then write each update; its index replaces its position along one axis.
+    """Copy x, then write each update at the position that its index names along one axis.
 
     With axis 0 of three dimensions, ``y[indices[i, j, k], j, k] = updates[i, j, k]``. Updates of one element are
-    applied in the order of `indices`, for any number of threads. So without a reduction the last one wins, and with a
-    reduction the result is that of a plain loop.
+    applied in the order of `indices`, with any number of threads. Without a reduction, the last one wins. With a
+    reduction, the result is that of a plain loop.
 
     Parameters
     ----------

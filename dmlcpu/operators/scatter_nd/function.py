@@ -54,8 +54,8 @@ def scatter_nd(
 ) -> "Array":
     """Copy x, then write updates at the positions that index tuples name.
 
-    Updates are applied in the order of `indices`, for any number of threads. So without a reduction the last update of
-    an element wins, and with a reduction the result is that of a plain loop.
+    Updates of one element are applied in the order of `indices`, with any number of threads. Without a reduction, the
+    last one wins. With a reduction, the result is that of a plain loop.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ def scatter_nd(
         Any type of fixed size; with a reduction, any numeric type (bool, integers, float16, bfloat16, float32,
         float64; complex for "add" and "mul").
     indices : array_like of integers, shape (..., T)
-        Index tuples into the first T dimensions of x, 0 <= T <= x.ndim. Negative indices count from the end. With
-        T == 0 each update replaces the whole of x.
+        Index tuples into the first T dimensions of x, 0 <= T <= x.ndim. Negative indices count from the end. If T is 0,
+        each update replaces all of x.
     updates : array_like of x's type, shape indices.shape[:-1] + x.shape[T:]
         One element or slice for each tuple. Updates are not broadcast.
     reduction : {"none", "add", "mul", "min", "max"}

@@ -40,10 +40,10 @@ def sort(
     axis : int, default -1
         The axis of length N. A negative one counts from the last.
     descending : bool, default False
-        Whether the greatest come first.
+        Whether the greatest elements come first.
     nan : {"last", "greatest"}, default "last"
-        The rank of NaN: last in both directions, as in NumPy; or above +inf, so first in descending order, as in
-        PyTorch.
+        Where NaN comes: "last" in both directions, as in NumPy; "greatest" ranks it above +inf, as in PyTorch, so it
+        comes first in descending order.
     out : ndarray, optional
         Where to write: of x's shape and type; any strides. It may be `x` itself, but not a part of it.
 

@@ -83,10 +83,10 @@ def sort_with_indices(
     axis : int, default -1
         The axis of length N. A negative one counts from the last.
     descending : bool, default False
-        Whether the greatest come first.
+        Whether the greatest elements come first.
     nan : {"last", "greatest"}, default "last"
-        The rank of NaN: last in both directions, as in NumPy; or above +inf, so first in descending order, as in
-        PyTorch.
+        Where NaN comes: "last" in both directions, as in NumPy; "greatest" ranks it above +inf, as in PyTorch, so it
+        comes first in descending order.
     index_dtype : dtype, default int64
         int64, int32, uint64 or uint32.
     out : tuple of two ndarrays, optional
@@ -107,8 +107,8 @@ def sort_with_indices(
 
     Notes
     -----
-    DirectML has no such operator. Without NaN the result is that of ``torch.sort(x, axis, descending, stable=True)``;
-    with ``nan="greatest"`` also with NaN.
+    DirectML has no such operator. With ``nan="greatest"``, the result is that of
+    ``torch.sort(x, dim=axis, descending=descending, stable=True)``. Without NaN in x, this is true for any `nan`.
 
     Examples
     --------

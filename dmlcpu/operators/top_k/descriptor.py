@@ -89,8 +89,8 @@ class TopKOperatorDesc(_TopKBase):
 
     Notes
     -----
-    The fields are those of DirectML's ``DML_TOP_K_OPERATOR_DESC``, in snake_case. The operator selects and orders as
-    `TopK1OperatorDesc` with DECREASING does.
+    The fields are those of DirectML's ``DML_TOP_K_OPERATOR_DESC``, in snake_case. The result is that of
+    `TopK1OperatorDesc` with DECREASING.
 
     Examples
     --------

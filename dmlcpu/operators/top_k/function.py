@@ -104,9 +104,9 @@ def top_k(
 ) -> "TopK":
     """Select the k largest or smallest elements of each sequence along an axis.
 
-    The order is total and stable: elements with the same value appear by ascending index. If not all equal elements are
-    selected, those with the lowest indices are. NaN ranks above +inf, and all NaNs tie; -0.0 and +0.0 tie. The selected
-    elements keep every bit.
+    The order is total and stable: elements with the same value appear by ascending index. If only some of several equal
+    elements are selected, they are those with the lowest indices. NaN ranks above +inf, and all NaNs tie; -0.0 and +0.0
+    tie. The selected elements keep every bit.
 
     Parameters
     ----------
@@ -114,9 +114,9 @@ def top_k(
         float16, float32, float64, bfloat16 (of ``ml_dtypes``), bool, or any integer type of 8 to 64 bits; at least one
         dimension, any memory layout.
     k : int or array_like of integers
-        How many elements to select, 0 to N. An array has a number for each sequence: it broadcasts to x's shape without
-        `axis`. The size of the results along the axis is then the greatest k. Each sequence fills its first k places;
-        the others hold `fill_value` and the index -1 (for unsigned types, the highest).
+        How many elements to select, 0 to N. An array has a number for each sequence, and broadcasts to x's shape
+        without `axis`. Along the axis, the results then have the length of the greatest k. Each sequence fills its
+        first k places. The others hold `fill_value` and the index -1 (the highest value of an unsigned type).
     axis : int, default -1
         The axis of length N. A negative one counts from the last.
     mode : {"largest", "smallest"}, optional
@@ -125,10 +125,10 @@ def top_k(
         PyTorch's name for the same choice: True is mode "largest". Pass only one of the two.
     sorted : bool, default True
         If False, the same elements are returned in an unspecified order, which is faster for large k. If k is an array,
-        they are always sorted.
+        the results are always sorted.
     nan : {"greatest", "last"}, default "greatest"
-        The rank of NaN: "greatest" is above +inf, so first among the largest and last among the smallest; "last" is
-        last in both modes, as in NumPy's ``top_k``.
+        The rank of NaN. "greatest" is above +inf: NaN comes first among the largest elements, and last among the
+        smallest. With "last", it comes last in both modes, as in NumPy's ``top_k``.
     fill_value : scalar, optional
         If k is an array, the value in the places that a sequence does not fill. By default the worst value of x's type:
         in mode "largest" -inf or the lowest integer, in mode "smallest" inf or the highest.
@@ -154,7 +154,7 @@ def top_k(
     Notes
     -----
     The semantics are those of DirectML's ``DML_TOP_K1_OPERATOR_DESC``. In addition, k may be N or 0, arrays may be
-    empty, and more data types are supported. Where ONNX TopK defines results, they are the same. `mode` and `axis` are
+    empty, and more data types are supported. Where ONNX TopK defines the result, it is the same. `mode` and `axis` are
     those of ``numpy.top_k`` and of the array API standard.
 
     A new array of 32 MiB to 1 GiB may reuse the memory of an earlier result. Then it does not own its data and cannot
