@@ -81,7 +81,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     rescore = "score the K * N best again as floats; the index must be built with --floats rescore"
     query.add_argument("--rescore", type=at_least(1), metavar="N", help=rescore)
     query.add_argument("--mask", metavar="FILE", help="the vectors that may be found, bool (N,) or (M, N)")
-    query.add_argument("--allowlist", metavar="FILE", help="the ids that may be found; positions if the index has no ids")
+    query.add_argument(
+        "--allowlist", metavar="FILE", help="the ids that may be found; positions if the index has no ids"
+    )
     query.add_argument("--exclude", metavar="FILE", help="the vectors that each query must not find, bool (M, N)")
     for action in (build, query):
         batch.add_run_options(action, "none")
