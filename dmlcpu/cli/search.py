@@ -17,8 +17,8 @@ Vectors and queries are files (.npy, .npz, .safetensors, .zarr, .pb, .h5) or URL
 FILE::NAME is an array in a file that holds several. Files that do not fit in memory are
 read in blocks."""
 _BUILD = f"""\
-Vectors are floats, int8 or uint8. Floats are kept and searched exactly, unless --floats
-says otherwise.
+Vectors are floats, int8 or uint8. Floats are kept and searched exactly by default; see
+--floats.
 {_FILES}
 
 examples:
@@ -37,8 +37,8 @@ examples:
 
 {batch.EXIT_CODES}"""
 EPILOG = f"""\
-`dmlcpu search build --help` and `dmlcpu search query --help` list the options. An index is a folder; in a list of jobs
-for `dmlcpu batch` the `op` is `build_index`, or an index to search.
+`dmlcpu search build --help` and `dmlcpu search query --help` list the options. An index is a folder. In a list of jobs
+for `dmlcpu batch`, the `op` `build_index` builds an index, and an `op` that is an index searches it.
 
 examples:
   dmlcpu search build vectors.npy -o corpus.index --metric cosine
@@ -52,7 +52,10 @@ _ARGUMENTS = {
     "query": (("queries", "mask", "allowlist", "exclude"), ("k", "rescore")),
 }
 _SPELLED = {"vectors": "VECTORS", "queries": "QUERIES", "k": "-k"}  # the others are options of their names
-_FLOATS = "what becomes of floats: searched exactly (default), quantized and kept to rescore with, or quantized"
+_FLOATS = (
+    "exact: search floats exactly (default); rescore: search their bytes, and keep floats for query --rescore; drop: "
+    "keep bytes only"
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -65,19 +68,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     build.add_argument("-o", "--output", metavar="INDEX", required=True, help="the folder to write")
     build.add_argument("--metric", choices=("ip", "l2", "cosine"), default="ip", help="(default: ip)")
     build.add_argument("--ids", metavar="FILE", help="ids to return instead of positions, integers (N,)")
-    build.add_argument("--ranges", metavar="FILE", help="least and greatest values of affine bytes, (2, D)")
+    build.add_argument(
+        "--ranges", metavar="FILE", help="least and greatest values of affine bytes, per dimension: (2, D)"
+    )
     build.add_argument("--floats", choices=("exact", "rescore", "drop"), default="exact", help=_FLOATS)
     query = actions.add_parser("query", help="search an index", epilog=_QUERY, **settings)
     query.add_argument("index", metavar="INDEX", help="a folder that `build` wrote")
     query.add_argument("queries", metavar="QUERIES", help="a file of queries (M, D)")
     query.add_argument("-k", type=at_least(0), required=True, metavar="K", help="how many vectors for each query")
-    output = "a file of scores and indices: .npz, .zarr..."
+    output = "the file of scores and indices to write: .npz, .zarr..."
     query.add_argument("-o", "--output", metavar="OUT", required=True, help=output)
-    rescore = "score the K * N best again as floats, of an index that was built with --floats rescore"
+    rescore = "score the K * N best again as floats; the index must be built with --floats rescore"
     query.add_argument("--rescore", type=at_least(1), metavar="N", help=rescore)
-    query.add_argument("--mask", metavar="FILE", help="which vectors may be found, bool (N,) or (M, N)")
-    query.add_argument("--allowlist", metavar="FILE", help="ids, or positions, that may be found")
-    query.add_argument("--exclude", metavar="FILE", help="what each query must not find, bool (M, N)")
+    query.add_argument("--mask", metavar="FILE", help="the vectors that may be found, bool (N,) or (M, N)")
+    query.add_argument(
+        "--allowlist", metavar="FILE", help="the ids that may be found; positions if the index has no ids"
+    )
+    query.add_argument("--exclude", metavar="FILE", help="the vectors that each query must not find, bool (M, N)")
     for action in (build, query):
         batch.add_run_options(action, "none")
 

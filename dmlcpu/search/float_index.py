@@ -26,19 +26,19 @@ _log = logging.getLogger("dmlcpu")
 
 
 class FloatIndex(Index):
-    """Float vectors, and exact search for those nearest to queries, in a fraction of a flat index's time.
+    """Exact search among float vectors, in a fraction of a flat index's time.
 
-    A float64 score, defined in the notes, decides which k vectors are the best, for any data. Codes of one byte a
-    number, kept in addition to the floats, affect how long a search takes, never its result: they bound the score of
-    each vector, the vectors with the best bounds are scored, and a search continues until the bounds prove that no
-    other vector belongs to the result.
+    The k best vectors are those with the best float64 scores, which the notes define, for any data. In addition to the
+    floats, the index keeps a code of one byte for each number. Codes bound the score of each vector: a search scores
+    the vectors with the best bounds, and continues until the bounds prove that no other vector belongs to the result.
+    Codes affect only the time of a search, never its result.
 
     Parameters
     ----------
     vectors : array_like of float, shape (N, D), or path
         float16, bfloat16, float32 or float64 of at most 2**500 in absolute value; D at most 16,384. They are kept in
-        their type, bfloat16 as float32, and an array in C order is not copied: do not change it. A path is that of a
-        .npy file, which is memory-mapped.
+        their type, bfloat16 as float32. An array in C order is not copied: do not change it. A .npy file, given by its
+        path, is memory-mapped.
     metric : {"ip", "l2", "cosine"}, default "ip"
         The inner product, the squared distance, or the cosine.
     ids : array_like of int, shape (N,), optional
@@ -56,23 +56,25 @@ class FloatIndex(Index):
     Raises
     ------
     DmlError
-        If an argument does not fit: a type, a shape, NaN or infinity, an id twice.
+        If an argument has an invalid type or shape, a number is NaN, infinite or too great, or an id is given twice.
 
     See Also
     --------
-    dmlcpu.search.Int8Index : Needs no memory for floats, at the precision of bytes.
+    dmlcpu.search.Int8Index : Keeps only bytes; its scores have the precision of bytes.
     dmlcpu.search.knn : The same in one call.
 
     Notes
     -----
-    Scores are float64. "ip" sums ``q[d] * v[d]``, "l2" ``(q[d] - v[d])**2``, each term in float64; eight partial sums,
-    of the terms d % 8, are added pairwise: 0 + 4, 1 + 5, ..., then 0 + 2, 1 + 3, then 0 + 1. "cosine" is the product
-    over the root of both sums of squares, 0 if one is 0, exactly 1 (or -1) for vectors that are multiples of each
-    other, and never beyond. Among equal scores the lower position comes first. So the result is the same on every
-    processor, with any number of threads, and in any batch of queries.
+    Scores are float64. The terms of "ip" are ``q[d] * v[d]``, those of "l2" ``(q[d] - v[d])**2``, each rounded to
+    float64. Term d is added to partial sum d % 8, and the eight partial sums are added pairwise: 0 + 4, 1 + 5, 2 + 6
+    and 3 + 7, then 0 + 2 and 1 + 3, then 0 + 1. "cosine" is the product divided by the root of the product of both sums
+    of squares. It is 0 if one sum is 0, exactly 1 (or -1) for vectors that are multiples of each other, and never
+    beyond. Among equal scores the lower position comes first. Therefore the result is the same on every processor, with
+    any number of threads, and in any batch of queries.
 
-    Codes take D + 8 bytes a vector, D + 16 for "cosine", and as much again for distant groups of vectors, which an
-    index encodes again after some searches for which codes did not help. docs/exact_search.rst proves the bounds.
+    Codes take D + 8 bytes a vector, D + 16 for "cosine". If codes do not help 64 queries, because vectors form distant
+    groups or many are equal, the index encodes them again, which takes as much memory again. docs/exact_search.rst
+    proves the bounds.
 
     Examples
     --------
@@ -145,7 +147,7 @@ class FloatIndex(Index):
         exclude: Any = None,
         report: bool = False,
     ) -> Any:
-        """Return the k best vectors for each query, the best first; among equal ones, the lower position first.
+        """Return the k best vectors for each query, the best first; among equal scores, the lower position first.
 
         Parameters
         ----------
@@ -156,21 +158,22 @@ class FloatIndex(Index):
         mask : array_like of bool, shape (N,) or (M, N), optional
             True for each vector that may be found, by position.
         allowlist : array_like of int, or a list of M of them, optional
-            The ids, or without ids the positions, that may be found, by all queries or by each; others that are not in
-            the index are ignored.
+            The ids that may be found, by all queries or by each one; positions if the index has no ids. Unknown ids are
+            ignored.
         exclude : list of M lists of int, pair of arrays, sparse matrix or array_like of bool, optional
-            What each query must not find: a list of ids, or without ids positions, for each query, or all lists in one
-            array as ``(indptr, indices)``; a SciPy sparse matrix (M, N), or bool (M, N), whose columns are positions.
+            What each query must not find: a list of ids for each query (positions if the index has no ids), or all
+            lists in one array as ``(indptr, indices)``; a SciPy sparse matrix (M, N), or bool (M, N), whose columns are
+            positions.
         report : bool, default False
-            Whether to also return the work of the search.
+            Whether to return the work of the search as well.
 
         Returns
         -------
         scores : ndarray of float64, shape (M, k) or (k,)
-            "ip" and "cosine": the largest come first. "l2" is the squared distance: the smallest come first. If nothing
-            was found, the score is the worst: -inf, and for "l2" inf.
+            "ip" and "cosine": the largest come first. "l2" is the squared distance: the smallest come first. Where
+            nothing was found, the score is -inf, and for "l2" inf.
         indices : ndarray of int64, of the same shape
-            Ids, or without ids positions; -1 where nothing was found.
+            Ids, or positions if the index has no ids; -1 where nothing was found.
         report : Report
             With ``report=True``: ``report.scored``, how many vectors were scored for each query, and ``report.passes``.
 
@@ -215,12 +218,12 @@ class FloatIndex(Index):
         Parameters
         ----------
         vectors : array_like of float, shape (n, D)
-            Of the index's type, or of one that it holds without loss. Lists are converted.
+            Their type is the index's, or one that converts to it without loss. Lists are converted.
 
         Raises
         ------
         DmlError
-            If they are not valid, or the index has ids. Then nothing is added.
+            If vectors are not valid, or the index has ids. Then nothing is added.
 
         Examples
         --------

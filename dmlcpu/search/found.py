@@ -17,7 +17,8 @@ class Report:
     scored : ndarray of int64, shape (M,)
         How many vectors were scored as floats for each query.
     passes : ndarray of int8, shape (M,)
-        1: the first candidates were enough; 2: candidates were selected again, or in groups; 3: all were scored.
+        1: the first candidates were enough; 2: more candidates were selected, or groups were searched; 3: all vectors
+        were scored.
     """
 
     scored: Array

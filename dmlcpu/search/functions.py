@@ -34,14 +34,14 @@ def knn(
     ----------
     queries : array_like, shape (M, D) or (D,)
     vectors : array_like, shape (N, D)
-        Both are floats, and scores are those of `FloatIndex`; or vectors are int8 or uint8, and scores are those of
-        `Int8Index`.
+        If vectors are floats, queries must be floats, and scores are those of `FloatIndex`. If vectors are int8 or
+        uint8, scores are those of `Int8Index`.
     k : int
     metric : {"ip", "l2", "cosine"}, default "ip"
     mask, allowlist, exclude
-        What may be found, by position, as of `FloatIndex.search`.
+        The vectors that may be found, by position, as for `FloatIndex.search`.
     rescore : int, optional
-        Has no effect, as floats are scored exactly. With byte vectors it raises an error.
+        Has no effect with float vectors, which are scored exactly. With byte vectors it raises an error.
 
     Returns
     -------
@@ -85,19 +85,19 @@ def semantic_search(
     query_embeddings : array_like, shape (M, D) or (D,)
         They may be PyTorch tensors on the CPU.
     corpus_embeddings : array_like, shape (N, D) or (D,), or an index
-        An index avoids encoding the corpus in each call; its own metric is used.
+        Pass an index to encode the corpus only once. The search uses the metric of the index.
     query_chunk_size, corpus_chunk_size : int
-        Ignored, as no scores are kept.
+        Ignored, because the search does not store the scores of all pairs.
     top_k : int, default 10
     score_function : {"cosine", "ip"} or function
-        Of functions, sentence-transformers' ``cos_sim`` and ``dot_score`` are known.
+        The function may be sentence-transformers' ``cos_sim`` or ``dot_score``.
     rescore : int or None, default 4
-        For an Int8Index that has floats: the top_k * rescore best are scored again as floats.
+        With an Int8Index that has floats, the top_k * rescore best are scored again as floats.
 
     Returns
     -------
     list of list of dict
-        For each query its hits, the best first, each with "corpus_id" and "score".
+        The hits of each query, the best first, each with "corpus_id" and "score".
 
     Raises
     ------

@@ -17,10 +17,10 @@ _FIRST_RANGE = 64  # hits that a search by radius asks for at first
 
 
 class Index:
-    """Vectors, and exact search for those nearest to queries. See `FloatIndex` and `Int8Index`.
+    """Exact search among vectors. See `FloatIndex` and `Int8Index`.
 
     The methods have the names of FAISS's ``IndexFlat`` and ``IndexIDMap``. Searches may run in several threads while
-    another thread adds or removes vectors: each sees a whole change or none of it.
+    another thread adds or removes vectors: each sees either all of a change or none of it.
     """
 
     name: ClassVar[str]  # of the class, in messages
@@ -100,7 +100,7 @@ class Index:
         Raises
         ------
         DmlError
-            If they are not valid. Then nothing is added.
+            If vectors or ids are not valid. Then nothing is added.
         """
         self._add(f"{self.name}.add_with_ids", vectors, ids, None)
 
@@ -110,19 +110,19 @@ class Index:
             self.stored = joined(before, later, self._rooms)
 
     def merge_from(self, other: Self, add_id: int = 0) -> None:
-        """Move all vectors of another index to the end of this one, which empties the other.
+        """Append all vectors of another index to this one, and empty the other.
 
         Parameters
         ----------
         other : index
-            Of the same class and metric, with as many dimensions, and with ids if this one has ids.
+            An index of the same class and metric, with as many dimensions, and with ids if this one has ids.
         add_id : int, default 0
-            What is added to the other's ids.
+            A number that is added to each id of the other index.
 
         Raises
         ------
         DmlError
-            If they are not valid. Then nothing changes.
+            If the other index or its ids are not valid. Then nothing changes.
         """
         operator, allowed = f"{self.name}.merge_from", f"another {self.name} with d={self.d} and metric={self.metric!r}"
         if type(other) is not type(self) or other is self or (other.d, other.metric) != (self.d, self.metric):
@@ -152,15 +152,15 @@ class Index:
         return index
 
     def train(self, vectors: "ArrayLike") -> None:
-        """Do nothing: there is nothing to learn. For programs that call it, as with FAISS."""
+        """Do nothing, as an index needs no training. Programs written for FAISS may call it."""
 
     def remove_ids(self, ids: "ArrayLike") -> int:
-        """Remove vectors; later ones move up. Return how many were removed.
+        """Remove vectors, and return how many were removed. The positions of later vectors decrease.
 
         Parameters
         ----------
         ids : array_like of int
-            Ids, or without ids positions, below 2**63; others that are not in the index are ignored.
+            Ids, or positions if the index has no ids, below 2**63. Unknown ids are ignored.
 
         Returns
         -------
@@ -188,12 +188,12 @@ class Index:
         return removed
 
     def reconstruct(self, i: int) -> "Array":
-        """Return a vector as it was added: as it is kept, or the numbers that its bytes represent.
+        """Return a vector: as it was added, or the numbers that its bytes represent.
 
         Parameters
         ----------
         i : int
-            An id, or without ids a position.
+            An id, or a position if the index has no ids.
 
         Returns
         -------
@@ -216,7 +216,7 @@ class Index:
         return vector
 
     def reconstruct_batch(self, ids: "ArrayLike") -> "Array":
-        """Return several vectors as `reconstruct` returns one, shape (n, D).
+        """Return the vectors with some ids, shape (n, D). See `reconstruct`.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class Index:
         return self._vectors_at(operator, "ids", as_ids(operator, "ids", ids))
 
     def reconstruct_n(self, i0: int = 0, ni: int = -1) -> "Array":
-        """Return `ni` vectors from position `i0` on, -1: all, as `reconstruct` returns one: shape (ni, D)."""
+        """Return `ni` vectors from position `i0` on, shape (ni, D); -1: all of these. See `reconstruct`."""
         operator = f"{self.name}.reconstruct_n"
         stored, first, count = self.stored, as_count(operator, "i0", i0), as_integer(operator, "ni", ni)
         last = len(stored) if count == -1 else first + count
@@ -262,7 +262,7 @@ class Index:
         return np.asarray(stored.scales[positions, None] * stored.vectors[positions])
 
     def search_and_reconstruct(self, queries: "ArrayLike", k: int, **options: Any) -> "tuple[Array, Array, Array]":
-        """Return what `search` returns, and the vectors that were found, shape (M, k, D); zeros for -1.
+        """Return scores, indices, and the vectors that were found, shape (M, k, D); zeros where the index is -1.
 
         Parameters
         ----------
@@ -294,7 +294,7 @@ class Index:
         Returns
         -------
         lims : ndarray of int64, shape (M + 1,)
-            Hits lims[i] to lims[i + 1] are those of query i, the best first.
+            Query i has the hits lims[i] to lims[i + 1], the best first.
         scores : ndarray, shape (lims[M],)
         indices : ndarray of int64, shape (lims[M],)
 
@@ -323,7 +323,7 @@ class Index:
         return lims, *parts
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save to a folder of .npy files with a header in JSON, in one step: until then, an older index remains.
+        """Save to a folder of .npy files with a JSON header. On Linux, this replaces an older index in one step.
 
         Parameters
         ----------
@@ -333,9 +333,9 @@ class Index:
         Raises
         ------
         DmlError
-            If the path holds something else.
+            If the path is a file, or a folder with anything else.
         OSError
-            If it cannot be written.
+            If the folder cannot be written.
 
         Examples
         --------
@@ -353,7 +353,7 @@ class Index:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Load a saved index. Its arrays are memory-mapped: searches read them.
+        """Load a saved index. Its arrays are memory-mapped: searches read the files.
 
         Parameters
         ----------
@@ -363,9 +363,9 @@ class Index:
         Raises
         ------
         DmlError
-            If it is no index of this class, or truncated, or its parts do not match. Nothing is ever unpickled.
+            If the folder is no index of this class, is truncated, or its parts do not match. Nothing is unpickled.
         OSError
-            If it cannot be read.
+            If the folder cannot be read.
         """
         from dmlcpu.search.storage import load
 

@@ -32,16 +32,16 @@ _RESCORED = 1 << 18  # that are rescored at a time
 
 
 class Int8Index(Index):
-    """Byte vectors, and exact search for those nearest to queries.
+    """Exact search among byte vectors.
 
-    Vectors of int8 or uint8 are searched directly. Each float vector is quantized separately: its greatest absolute
-    value becomes 127. A search reads all vectors once, and never writes the scores.
+    Vectors of int8 or uint8 are searched unchanged. Each float vector is quantized separately: its greatest absolute
+    value becomes 127. A search reads all vectors once, and does not store the scores of all.
 
     Parameters
     ----------
     vectors : array_like, shape (N, D)
-        int8, uint8, or float32, float16, bfloat16 or float64 to be quantized; D at most 16,384. An array of bytes in C
-        order, also a memory-mapped one, is used without a copy.
+        int8 or uint8; or float32, float16, bfloat16 or float64, which are quantized. D is at most 16,384. An array of
+        bytes in C order, also a memory-mapped one, is not copied: do not change it.
     metric : {"ip", "l2", "cosine"}, default "ip"
         The inner product, the squared distance, or the cosine.
     ids : array_like of int, shape (N,), optional
@@ -50,8 +50,8 @@ class Int8Index(Index):
         The least and the greatest value of each dimension, if the bytes are those of sentence-transformers'
         ``quantize_embeddings``: byte b of uint8 stands for ``least + (b + 0.5) * (greatest - least) / 255``.
     floats : True, array_like of float, shape (N, D), or path, optional
-        The vectors before quantization, for rescoring: True keeps those given as `vectors`; a path names a .npy file,
-        which is memory-mapped. Arrays are kept without a copy: do not change them.
+        The vectors before quantization, for rescoring: True keeps those given as `vectors`. A .npy file, given by its
+        path, is memory-mapped. Arrays are kept without a copy: do not change them.
 
     Attributes
     ----------
@@ -65,7 +65,12 @@ class Int8Index(Index):
     Raises
     ------
     DmlError
-        If an argument does not fit: a type, a shape, a number that is not finite or beyond 1e16, an id twice.
+        If an argument has an invalid type or shape, a number is not finite or beyond 1e16, or an id is given twice.
+
+    Warns
+    -----
+    UserWarning
+        If bytes find less than 90 % of the nearest vectors of a sample; 1,024 float vectors or more are sampled.
 
     See Also
     --------
@@ -74,7 +79,7 @@ class Int8Index(Index):
     Notes
     -----
     The methods have the names of FAISS's ``IndexFlat`` and ``IndexIDMap``. Searches may run in several threads while
-    another thread adds or removes vectors: each sees a whole change or none of it.
+    another thread adds or removes vectors: each sees either all of a change or none of it.
 
     Examples
     --------
@@ -122,7 +127,7 @@ class Int8Index(Index):
 
     @property
     def has_floats(self) -> bool:
-        """Whether it has the vectors as floats, so that it can rescore."""
+        """Whether the index has the vectors as floats, to rescore with."""
         return self.stored.floats is not None
 
     def search(
@@ -135,31 +140,31 @@ class Int8Index(Index):
         exclude: Any = None,
         rescore: int | None = None,
     ) -> "tuple[Array, Array]":
-        """Return the k best vectors for each query, the best first; among equal ones, the lower position first.
+        """Return the k best vectors for each query, the best first; among equal scores, the lower position first.
 
-        The result of a query depends only on its arguments, not on other queries, threads or the processor.
+        The result of a query depends only on its own arguments, not on other queries, threads or the processor.
 
         Parameters
         ----------
         queries : array_like, shape (M, D) or (D,)
-            int8, uint8, or floats; each float query is quantized separately. If the index has `ranges`, byte queries
-            are also affine.
+            int8, uint8 or floats; each float query is quantized separately. If the index has `ranges`, they also apply
+            to byte queries.
         k : int
             How many; it may exceed the number of vectors.
         mask, allowlist, exclude
             The vectors that may be found, as for `FloatIndex.search`.
         rescore : int, optional
-            The k * rescore best vectors are scored again as floats, and the k best of these are returned, with these
-            scores. The index must have `floats`.
+            If given, the k * rescore best vectors are scored again as floats, and the k best by these scores are
+            returned. The index must have `floats`.
 
         Returns
         -------
         scores : ndarray, shape (M, k) or (k,)
-            float64 with exact integers for bytes by bytes with "ip" and "l2", else float32. "ip" and "cosine": the
-            largest come first. "l2" is the squared distance: the smallest come first. If nothing was found, the score
-            is the worst: -inf, and for "l2" inf.
+            Exact integers as float64 if queries and vectors are bytes without `ranges` and the metric is "ip" or "l2",
+            else float32. "ip" and "cosine": the largest come first. "l2" is the squared distance: the smallest come
+            first. Where nothing was found, the score is -inf, and for "l2" inf.
         indices : ndarray of int64, of the same shape
-            Ids, or without ids positions; -1 where nothing was found.
+            Ids, or positions if the index has no ids; -1 where nothing was found.
 
         Raises
         ------
@@ -220,14 +225,14 @@ class Int8Index(Index):
         Parameters
         ----------
         vectors : array_like, shape (n, D)
-            Of the index's type: bytes of the same type, or floats if it was built from floats.
+            Bytes of the index's type, or floats if the index was built from floats.
         floats : array_like of float, shape (n, D), optional
-            Needed if the index has `floats` as well as vectors of bytes.
+            Required if the index was built from bytes and has `floats`.
 
         Raises
         ------
         DmlError
-            If they are not valid, or the index has ids. Then nothing is added.
+            If vectors are not valid, or the index has ids. Then nothing is added.
 
         Examples
         --------
@@ -253,7 +258,7 @@ class Int8Index(Index):
         Raises
         ------
         DmlError
-            If they are not valid. Then nothing is added.
+            If vectors or ids are not valid. Then nothing is added.
         """
         self._add(f"{NAME}.add_with_ids", vectors, ids, floats)
 

@@ -29,24 +29,25 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     """A graph of nearest neighbours, by exact search.
 
     It replaces ``sklearn.neighbors.KNeighborsTransformer`` in pipelines, and a ``transformer`` in other packages.
-    Neighbours, their order and their distances are those of scikit-learn's ``algorithm="brute"`` in float64, but that
-    its distances may be rounded more: here "euclidean" sums squared differences. A row of zeros has the "cosine"
+    Neighbours, their order and their distances are those of scikit-learn's ``algorithm="brute"`` in float64, but
+    scikit-learn may round distances more: here "euclidean" sums squared differences. A row of zeros has the "cosine"
     distance 1 from all rows, including itself. Among equal distances, the lower position comes first.
 
     Parameters
     ----------
     n_neighbors : int, default 5
-        How many. `transform` gives one more, as each sample of the training data is its own first neighbour.
+        The number of neighbours. With distances, `transform` returns one more, because each training sample is its own
+        first neighbour.
     mode : {"distance", "connectivity"}, default "distance"
-        What the graph's elements are: distances, or ones.
+        Whether the graph's elements are distances or ones.
     metric : {"euclidean", "sqeuclidean", "cosine"}, default "euclidean"
         "minkowski" with p=2 is "euclidean"; "cosine" is the distance, 1 - cosine.
     algorithm : {"auto", "brute"}, default "auto"
-        All neighbours are exact; there are no trees.
+        Both are exact: there are no trees.
     p : int, default 2
-        Only 2.
+        Only 2 is supported.
     n_jobs : int, optional
-        The number of threads, -1: all. None: as many as other calls of the package use.
+        The number of threads; -1: all; None: as many as other dmlcpu calls use.
 
     Attributes
     ----------
@@ -95,7 +96,7 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
         """Return distances and indices (M, n_neighbors) of the nearest samples, the nearest first, or indices alone.
 
-        Without X, of each training sample, which is not its own neighbour then.
+        Without X, these are the neighbours of each training sample, which is then not its own neighbour.
         """
         check_is_fitted(self)
         count = self._count(n_neighbors, self.n_samples_fit_ - (X is None))
@@ -111,9 +112,9 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return self._graph(distances, indices, mode)
 
     def transform(self, X: Any) -> Any:
-        """Return the graph (M, N) of samples X with their nearest among the training samples.
+        """Return the graph (M, N) of samples X and their nearest training samples.
 
-        With distances there is one neighbour more than `n_neighbors`: of a training sample, itself is the first.
+        With distances, each sample has one neighbour more than `n_neighbors`: the first of a training sample is itself.
         """
         check_is_fitted(self)
         more = self.mode == "distance"
