@@ -203,10 +203,10 @@ SENTENCES = {
         },
     ),
     "torch-slower": Sentence(
-        "Small calls go on to PyTorch's own kernel, but PyTorch first has to call Python: the 5 largest of 64 elements "
-        'take {ours} microseconds instead of {theirs}. The other calls marked "passed on" run the same PyTorch '
-        "kernel in both columns: a greater difference is noise of a shared machine. ``index_put_`` of 100,000 "
-        "single elements is not passed on, and takes PyTorch {put} as long.",
+        "Small calls are passed on to PyTorch's own kernel, but PyTorch first has to call Python: the 5 largest of 64 "
+        'elements take {ours} microseconds instead of {theirs}. The other calls marked "passed on" run the same '
+        "PyTorch kernel in both columns, so their differences are noise of a shared machine. ``index_put_`` of 100,000 "
+        "single elements is not passed on; PyTorch's own kernel takes {put} as long.",
         {
             "ours": Time(TORCH[-1], "torch on dmlcpu"),
             "theirs": Time(TORCH[-1], "torch"),

@@ -42,7 +42,7 @@ class InvalidDescriptorError(DmlError):
 
 
 class BindingError(DmlError):
-    """An array does not fit the tensor, or the argument, it is bound to."""
+    """An array does not fit the tensor or argument that it is bound to."""
 
 
 class IndexOutOfRangeError(DmlError, IndexError):

@@ -84,7 +84,7 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         Parameters
         ----------
         inputs : mapping of str to array, or sequence of arrays
-            By name, or the inputs without a default in the model's order. A single array is the first of them.
+            By name, or the inputs without a default in the model's order. A single array is the first input.
         **kwargs
             ONNX's interface declares them; `run` ignores them.
 
@@ -125,7 +125,7 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         -------
         dict
             "dmlcpu" and "onnxruntime", for each a dictionary: operator -> number of nodes; nodes that become one call
-            count as one. "passed on": reason -> number of nodes that these kernels left to ONNX Runtime.
+            count as one. "passed on": reason -> number of nodes that ONNX Runtime runs.
         """
         return {who: dict(sorted(each.items())) for who, each in self._program.counts.items()}
 
@@ -152,9 +152,9 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
 
 
 class Backend(base.Backend):  # type: ignore[misc]
-    """ONNX's interface of backends: TopK, ScatterND, QLinearMatMul and others on these kernels.
+    """ONNX's backend interface: ONNX Runtime runs models, except for the nodes that dmlcpu runs.
 
-    ONNX Runtime runs the other nodes. `prepare` packs the constant B of a product once.
+    `prepare` packs the constant B of a product once.
     """
 
     @classmethod
@@ -168,7 +168,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         device : str, default "CPU"
             In ONNX's notation.
         **kwargs
-            No effect.
+            As for `prepare`.
 
         Returns
         -------
@@ -191,7 +191,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         exact: bool = True,
         **kwargs: Any,
     ) -> BackendRep:
-        """Choose the nodes that these kernels run, cut the model, load what the parts need and pack constant weights.
+        """Choose the nodes that dmlcpu runs, cut the model, make ONNX Runtime's sessions and pack constant weights.
 
         Parameters
         ----------
@@ -200,15 +200,15 @@ class Backend(base.Backend):  # type: ignore[misc]
         device : str, default "CPU"
             In ONNX's notation.
         take : {"auto", "all"} or sequence of str, default "auto"
-            Which nodes run on these kernels. "auto": those that ONNX Runtime computes wrongly on this processor, and
-            those that make the whole model faster; often none. "all": all that can. A sequence contains names of nodes,
-            or of their first results; an empty one leaves the model whole.
+            Which nodes dmlcpu runs. "auto": those that ONNX Runtime computes wrongly on this processor, and those that
+            make the whole model faster; often none. "all": all that it can run. A sequence: nodes by their names, or by
+            the names of their first results; an empty sequence leaves the model whole.
         qdq : bool, default False
-            A MatMul between DequantizeLinear and QuantizeLinear may run as one QLinearMatMul. Its sums are exact. A
-            result differs from that of float arithmetic by at most one step.
+            Whether a MatMul between DequantizeLinear and QuantizeLinear may run as one QLinearMatMul. Its sums are
+            exact. A result differs from that of float arithmetic by at most one step.
         exact : bool, default True
-            Whether the model computes exactly what ONNX Runtime computes wrongly on this processor, which may take up
-            to 1.9 times as long. False leaves these nodes to ONNX Runtime as it sets itself.
+            Whether to compute exactly what ONNX Runtime computes wrongly on this processor. That may take up to 1.9
+            times as long. False leaves these nodes to ONNX Runtime's default setting.
         **kwargs
             No effect.
 
@@ -220,8 +220,8 @@ class Backend(base.Backend):  # type: ignore[misc]
         Raises
         ------
         UnsupportedError
-            If the device is not the CPU, if ONNX Runtime refuses the model, or if it is not installed and these kernels
-            do not run all nodes.
+            If the device is not the CPU, if ONNX Runtime refuses the model, or if it is not installed and dmlcpu cannot
+            run all nodes.
         BindingError
             If bytes or a file contain no model, or `take` has another value.
         TypeError
@@ -244,7 +244,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         device : str, default "CPU"
             In ONNX's notation.
         **kwargs
-            No effect.
+            As for `prepare`.
 
         Returns
         -------

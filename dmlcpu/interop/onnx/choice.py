@@ -122,7 +122,7 @@ def _sessions(values: Values, taken: set[str]) -> int:
 
 
 def _is_needed(node: onnx.NodeProto, values: Values, threads: int, *, exact: bool) -> bool:
-    """Return whether ONNX Runtime has no kernel for a node, or, if exact, may compute it wrongly, however it is set."""
+    """Return whether ONNX Runtime has no fast kernel for a node, or, if exact, computes it wrongly in any setting."""
     name = name_of(node)
     if name == "ScatterND":  # threads that reduce into one place lose updates
         is_reduction = attribute(node, "reduction", b"none") != b"none"

@@ -17,7 +17,7 @@ class InferenceSession:
     path_or_bytes : str, os.PathLike, bytes or onnx.ModelProto
         The model, or its file.
     sess_options : onnxruntime.SessionOptions, optional
-        They apply to the sessions that run what these kernels do not. A pickle or a copy keeps the attributes, such as
+        They apply to the ONNX Runtime sessions. A pickle or a copy keeps the attributes, such as
         `intra_op_num_threads`, but not what methods have set: entries of the configuration, and libraries. The class
         adds entries that the model needs: to be exact without VNNI, and for the folder of external data.
     providers, provider_options : optional
@@ -73,7 +73,7 @@ class InferenceSession:
         input_feed : mapping of str to array
             The inputs.
         run_options : optional
-            They apply where the whole model is one ONNX Runtime session.
+            They apply only if the whole model is one ONNX Runtime session.
 
         Returns
         -------
@@ -83,12 +83,13 @@ class InferenceSession:
         Raises
         ------
         BindingError
-            If an input or output is missing or unknown, or its type or shape differs from the model's.
+            If an input is missing or unknown, or its type or shape differs from the model's. An unknown output raises
+            it only if the model is cut; otherwise ONNX Runtime's own error.
         """
         return self._prepared.run_named(output_names, input_feed, run_options)
 
     def get_inputs(self) -> list[Any]:
-        """Return the inputs without a default: each has name, type and shape.
+        """Return the inputs without a default, each with its name, type and shape.
 
         Returns
         -------
@@ -100,7 +101,7 @@ class InferenceSession:
         return [_described(*each) for each in tensors if each[0] not in self._prepared.defaults]
 
     def get_outputs(self) -> list[Any]:
-        """Return the outputs: each has name, type and shape.
+        """Return the outputs, each with its name, type and shape.
 
         Returns
         -------
@@ -120,7 +121,7 @@ class InferenceSession:
         return ["CPUExecutionProvider"]
 
     def report(self) -> dict[str, dict[str, int]]:
-        """Return what runs the nodes; see `BackendRep.report`.
+        """Count the nodes by what runs them; see `BackendRep.report`.
 
         Returns
         -------

@@ -68,15 +68,15 @@ _retired: list[Any] = []
 
 
 def enable(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Name]" = ()) -> None:
-    """Let PyTorch's CPU operators run on dmlcpu's kernels, wherever these support a call and are faster.
+    """Run calls of PyTorch's CPU operators on dmlcpu's kernels, if these support the call and are faster.
 
     Parameters
     ----------
     include : iterable of str, optional
         Names of operators: ``topk``, ``sort``, ``unique``, ``kthvalue``, ``median``, ``nanmedian``, ``argmax``,
         ``argmin``, ``_int_mm``, ``index_add_``, ``scatter_add_``, ``scatter_add``, ``scatter_``, ``scatter``,
-        ``scatter_reduce_``, ``scatter_reduce``, ``index_put_``, ``gather``; by default all. All others are disabled.
-        Names that end with an underscore change a tensor in place.
+        ``scatter_reduce_``, ``scatter_reduce``, ``index_put_``, ``gather``; by default all. Other operators are
+        disabled. Operators whose names end with an underscore change a tensor in place.
     exclude : iterable of str
         Names to leave out.
 
@@ -85,22 +85,22 @@ def enable(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Name]" 
     ValueError
         If a name is unknown.
     TypeError
-        If an argument is no list of names.
+        If an argument is not a list of names.
 
     Notes
     -----
-    The kernels are registered in PyTorch's dispatcher for the CPU, beneath autograd, ``torch.func`` and autocast, which
-    still work. PyTorch's own kernel runs the calls that dmlcpu's kernels do not support or in which they raise;
-    `report` counts the reasons.
+    The kernels are registered in PyTorch's dispatcher for the CPU, which calls them after autograd, ``torch.func`` and
+    autocast: these still work. PyTorch's own kernel runs the calls that dmlcpu's kernels do not support or in which
+    they raise an error; `report` counts the reasons.
 
-    Values and indices are PyTorch's, except where PyTorch does not specify them: among equal elements `topk` returns
-    the first, and medians return any; sorts are stable, the last of several updates of one element remains, and updates
+    Values and indices are PyTorch's, except where PyTorch does not specify them. Among equal elements `topk` returns
+    the first, and medians return any. Sorts are stable. The last of several updates of one element remains, and updates
     are added in order.
 
-    The size from which these kernels are faster is measured on each machine, at the first call of a kind, and kept in
-    the folder of compiled kernels. If it cannot be measured or kept, a shipped size holds.
+    The first call of a kind on a machine measures the size from which dmlcpu's kernels are faster, and keeps it in the
+    folder of compiled kernels. If it cannot be measured or kept, a table in the package has the size.
 
-    It applies to the whole process. Call `enable` and `disable` while no other thread runs these operators.
+    `enable` applies to the whole process. Call `enable` and `disable` while no other thread runs these operators.
 
     Examples
     --------
@@ -136,8 +136,8 @@ def accelerated(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Na
 
     Notes
     -----
-    Afterwards the kernels stay registered but switched off, because registering is slow: until `disable` is called,
-    these operators take about 2 microseconds longer a call.
+    Registering is slow, so afterwards the kernels stay registered, but switched off. Until `disable` is called, a call
+    of these operators takes about 2 microseconds longer.
 
     Examples
     --------
@@ -166,12 +166,12 @@ def report() -> dict[str, dict[str, Any]]:
     Returns
     -------
     dict
-        For each operator a dictionary: "on", "taken" (number of calls that these kernels ran), and "passed on"
-        (reason -> number of calls that went to PyTorch's kernel).
+        For each operator a dictionary: "on", "taken" (number of calls that dmlcpu's kernels ran), and "passed on"
+        (reason -> number of calls that PyTorch's kernel ran).
 
     Notes
     -----
-    Calls made to measure the size from which these kernels are faster are not counted. PyTorch runs some calls of
+    Calls that measure the size from which dmlcpu's kernels are faster are not counted. PyTorch runs some calls of
     ``index_add_`` as ``scatter_add_``: those count as calls of both. If Python has no GIL, simultaneous calls from
     several threads may count as one.
 
