@@ -25,11 +25,12 @@ def page(of_machine):
     versions = ", ".join(f"{package} {version}" for package, version in first.versions.items())
     features = ", ".join(first.machine["features"])
     commits = ", ".join(sorted({cell.commit for cell in of_machine}))
+    memory = first.machine["memory_gib"]
     lines = [
         title,
         "=" * len(title),
         "",
-        f"Instruction sets: {features}. Memory: {first.machine['memory_gib']} GiB. Versions: {versions}. Commits: {commits}.",
+        f"Instruction sets: {features}. Memory: {memory} GiB. Versions: {versions}. Commits: {commits}.",
         "",
         "`How to read the tables <../performance.rst#how-to-read-comparisons>`__ explains the terms.",
         "",
@@ -96,7 +97,8 @@ def whole_table(regime, some):
     kind = "median of alternating runs" if regime in ("steady", "paused") else "median and 99th percentile of calls"
     title = f"{regime.capitalize()}: milliseconds, {kind}; in parentheses: the ratio to dmlcpu's time"
     rows = [[cell.case, *(shown(cell, name) for name in names)] for cell in some]
-    wrong = [f"- {cell.case}, {NAMES.get(name, name)}: {reason}" for cell in some for name, reason in cell.wrong.items()]
+    of_wrong = [(cell.case, name, reason) for cell in some for name, reason in cell.wrong.items()]
+    wrong = [f"- {case}, {NAMES.get(name, name)}: {reason}" for case, name, reason in of_wrong]
     text = restructured(title, ["case", *(NAMES.get(name, name) for name in names)], rows)
     return [text, *(["Wrong results, which have no time:", "", *wrong, ""] if wrong else [])]
 
