@@ -150,8 +150,9 @@ def page(folder):
 
 def table_of(found):
     """Return the lines of a table of steps."""
-    lines = [".. list-table:: Steps of dmlcpu's line", "   :header-rows: 1", "   :widths: 50 12 12 26", ""]
-    for row in [("case", "commit", "factor", "its message"), *((*each, message(each.commit)) for each in found)]:
+    lines = [".. list-table:: Steps of dmlcpu's time", "   :header-rows: 1", "   :widths: 50 12 12 26", ""]
+    head = "Call", "Commit", "Factor", "Message of the commit"
+    for row in [head, *((*each, message(each.commit)) for each in found)]:
         case, commit, factor, text = row
         cells = (case, commit, factor if isinstance(factor, str) else f"{factor:.2f}", text)
         lines += [f"   {'  ' if number else '* '}- {cell}" for number, cell in enumerate(cells)]

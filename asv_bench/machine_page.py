@@ -25,17 +25,20 @@ def page(of_machine):
     versions = ", ".join(f"{package} {version}" for package, version in first.versions.items())
     features = ", ".join(first.machine["features"])
     commits = ", ".join(sorted({cell.commit for cell in of_machine}))
+    memory = first.machine["memory_gib"]
     lines = [
         title,
         "=" * len(title),
         "",
-        f"Instruction sets: {features}. {first.machine['memory_gib']} GiB of memory. {versions}. Commits: {commits}.",
+        f"Instruction sets: {features}. Memory: {memory} GiB. Versions: {versions}. Commits: {commits}.",
+        "",
+        "`How to read the tables <../performance.rst#how-to-read-comparisons>`__ explains the terms.",
         "",
         restructured(*overview(steady)),
     ]
     tables = {cell.table for cell in of_machine}
     if others := [link(name, table) for table in TITLES if table in tables - {cell.table for cell in steady}]:
-        lines += [f"Timed under other regimes only: {', '.join(others)}.", ""]
+        lines += [f"Timed only in other regimes: {', '.join(others)}.", ""]
     drawn = charts.by_section(name, of_machine)
     for table in sorted(tables, key=list(TITLES).index):
         lines += [f".. _{label(name, table)}:", "", TITLES[table], "-" * len(TITLES[table]), "", *images(drawn[table])]
@@ -75,8 +78,8 @@ def overview(steady, folder=""):
             medians = [ratio(statistics.median(each)) if each else NONE for each in (*peers, best)]
             losses = f"{sum(each < 1 for each in best)} of {len(best)}"
             rows.append([link(steady[0].machine["name"], table, folder), *medians, losses])
-    figures = "how many times as long as dmlcpu others take (the median of a row's calls)"
-    head = ["Calls", *(NAMES[peer] for peer in charts.PEERS), "The fastest of all", "dmlcpu is slower in"]
+    figures = "how many times as long as dmlcpu other libraries take, the median of the calls of a row"
+    head = ["Calls", *(NAMES[peer] for peer in charts.PEERS), "The fastest", "dmlcpu is slower in"]
     return circumstances(steady, figures), head, rows
 
 
@@ -92,11 +95,12 @@ def whole_table(regime, some):
     names += [name for cell in some for name in cell.samples if name not in names]
     names = list(dict.fromkeys(names))
     kind = "median of alternating runs" if regime in ("steady", "paused") else "median and 99th percentile of calls"
-    title = f"{regime.capitalize()}: milliseconds, {kind}; in brackets: the ratio to dmlcpu's time"
+    title = f"{regime.capitalize()}: milliseconds, {kind}; in parentheses: the ratio to dmlcpu's time"
     rows = [[cell.case, *(shown(cell, name) for name in names)] for cell in some]
-    wrong = [f"{cell.case}: {name}: {reason}." for cell in some for name, reason in cell.wrong.items()]
+    of_wrong = [(cell.case, name, reason) for cell in some for name, reason in cell.wrong.items()]
+    wrong = [f"- {case}, {NAMES.get(name, name)}: {reason}" for case, name, reason in of_wrong]
     text = restructured(title, ["case", *(NAMES.get(name, name) for name in names)], rows)
-    return [text, *(["Wrong results, which have no figure: " + " ".join(wrong), ""] if wrong else [])]
+    return [text, *(["Wrong results, which have no time:", "", *wrong, ""] if wrong else [])]
 
 
 def shown(cell, name):

@@ -48,7 +48,8 @@ def lines_of(found, chart):
     head = f"{machine['cpu']}, {cores} cores"
     what = f"Parts timed on {head}, with Numba {versions['numba']}; commit {found['commit']}, {found['date']}."
     waking = sorted(round(call["waking"] / 1e3) for call in found["calls"].values())
-    model = f"A sleeping helper began {waking[0]} to {waking[-1]} us after it was woken."
+    range_of = " to ".join(map(str, dict.fromkeys((waking[0], waking[-1]))))
+    model = f"A sleeping helper began {range_of} us after it was woken."
     lines = [head, "-" * len(head), "", f"{what} {model}", "", *drawing.images(chart.path, DOCS, chart.words)]
     lines += [check_of(found)]
     for name, call in found["calls"].items():

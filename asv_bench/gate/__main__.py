@@ -92,7 +92,7 @@ def run(args):
         sides = environments.make(REPOSITORY, base, head, folder, args.python)
         hello, chosen = prepare(sides, module_map, groups, args)
         outcome = measure(sides, chosen, args)
-    print(report(outcome, hello, f"{head[:12]} beside {base[:12]}"))
+    print(report(outcome, hello, f"{head[:12]} compared with {base[:12]}"))
     return outcome.exit_code
 
 
