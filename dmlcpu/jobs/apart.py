@@ -66,10 +66,12 @@ class Apart:
 
     def found(self, path: str) -> str:
         """Return where a file is, through links."""
-        path = base_of(path)
-        if is_remote(path):
-            return path
-        folder, name = os.path.split(local(path))
+        if ":" in path:  # it may be a URL
+            path = base_of(path)
+            if is_remote(path):
+                return path
+            path = local(path)
+        folder, name = os.path.split(path)
         if name in ("", ".", ".."):
             return self._folder(path)
         file = os.path.join(self._folder(folder), name)
