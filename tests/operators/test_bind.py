@@ -243,7 +243,7 @@ def overlapping(operator, args, kwargs):
 
 @pytest.mark.parametrize("other", [np.add, dmlcpu.add_at, "top_k", None, dmlcpu.reference.top_k])
 def test_only_functions_of_operators_are_bound(other):
-    with pytest.raises(TypeError, match=r"bind: function is .*; allowed: dmlcpu.top_k, dmlcpu.scatter_nd"):
+    with pytest.raises(TypeError, match=r"bind: function is .*; allowed: dmlcpu.top_k, .*dmlcpu.scatter_nd"):
         dmlcpu.bind(other, np.ones(3), 1)
 
 
