@@ -31,7 +31,7 @@ class TensorDesc(Desc):
     sizes : sequence of int
         1 to 8 sizes, each at least 1, of at most 2**32 - 1 elements together.
     strides : sequence of int, optional
-        The distance, in elements, between neighbours along each dimension; 0 repeats one element. By default the tensor
+        The distance, in elements, between neighbors along each dimension; 0 repeats one element. By default the tensor
         is packed, in C order.
     total_tensor_size_in_bytes : int, optional
         The size of the buffer. By default the least size that holds all elements, rounded up to a multiple of 4; then

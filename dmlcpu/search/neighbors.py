@@ -26,18 +26,18 @@ _METRICS: dict[_Distance, Metric] = {"euclidean": "l2", "minkowski": "l2", "sqeu
 
 
 class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A graph of nearest neighbours, by exact search.
+    """A graph of nearest neighbors, by exact search.
 
     It replaces ``sklearn.neighbors.KNeighborsTransformer`` in pipelines, and a ``transformer`` in other packages.
-    Neighbours, their order and their distances are those of scikit-learn's ``algorithm="brute"`` in float64, but
+    Neighbors, their order and their distances are those of scikit-learn's ``algorithm="brute"`` in float64, but
     scikit-learn may round distances more: here "euclidean" sums squared differences. A row of zeros has the "cosine"
     distance 1 from all rows, including itself. Among equal distances, the lower position comes first.
 
     Parameters
     ----------
     n_neighbors : int, default 5
-        The number of neighbours. With distances, `transform` returns one more, because each training sample is its own
-        first neighbour.
+        The number of neighbors. With distances, `transform` returns one more, because each training sample is its own
+        first neighbor.
     mode : {"distance", "connectivity"}, default "distance"
         Whether the graph's elements are distances or ones.
     metric : {"euclidean", "sqeuclidean", "cosine"}, default "euclidean"
@@ -96,7 +96,7 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
         """Return distances and indices (M, n_neighbors) of the nearest samples, the nearest first, or indices alone.
 
-        Without X, these are the neighbours of each training sample, which is then not its own neighbour.
+        Without X, these are the neighbors of each training sample, which is then not its own neighbor.
         """
         check_is_fitted(self)
         count = self._count(n_neighbors, self.n_samples_fit_ - (X is None))
@@ -114,7 +114,7 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def transform(self, X: Any) -> Any:
         """Return the graph (M, N) of samples X and their nearest training samples.
 
-        With distances, each sample has one neighbour more than `n_neighbors`: the first of a training sample is itself.
+        With distances, each sample has one neighbor more than `n_neighbors`: the first of a training sample is itself.
         """
         check_is_fitted(self)
         more = self.mode == "distance"
@@ -122,7 +122,7 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return self._graph(*self._nearest(self._checked(X), count + more), self.mode)
 
     def _count(self, n_neighbors: Any, most: int) -> int:
-        """Return the requested number of neighbours, or refuse it."""
+        """Return the requested number of neighbors, or refuse it."""
         count = as_integer(type(self).__name__, "n_neighbors", self.n_neighbors if n_neighbors is None else n_neighbors)
         if not 1 <= count <= most:
             allowed = f"1 to {most} (n_samples_fit is {self.n_samples_fit_})"
@@ -153,7 +153,7 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return scores if self.effective_metric_ == "sqeuclidean" else np.sqrt(scores), indices
 
     def _without_self(self, distances: Array, indices: Array) -> tuple[Array, Array]:
-        """Return neighbours without each sample itself, or without the last where equal samples have put it out."""
+        """Return neighbors without each sample itself, or without the last where equal samples have put it out."""
         own = indices == np.arange(len(indices))[:, None]
         own[~own.any(axis=1), -1] = True
         shape = (len(indices), indices.shape[1] - 1)

@@ -1,4 +1,4 @@
-"""``.. chart:: charts/front.svg``: a chart in the reader's colours, and in the form for the page's width.
+"""``.. chart:: charts/front.svg``: a chart in the reader's colors, and in the form for the page's width.
 
 Beside the file are its forms: ``front-dark.svg``, ``front-narrow.svg`` and ``front-narrow-dark.svg``.
 """

@@ -28,7 +28,7 @@ _EXACT = "ONNX Runtime is set to be exact"
 _INEXACT = "it may saturate: ONNX Runtime refuses to be exact in a model that also multiplies int8 by int8"
 _ALLOWED = "it may saturate, as exact=False allows"
 _FASTER = "ONNX Runtime is faster here"
-_JOINED = "ONNX Runtime joins it with its neighbours"
+_JOINED = "ONNX Runtime joins it with its neighbors"
 _LEFT = {"QuantizeLinear": _JOINED, "DequantizeLinear": _JOINED, "DynamicQuantizeLinear": "other nodes read its result"}
 _Counts: TypeAlias = dict[str, Counter[str]]  # by what runs the nodes: operator -> nodes; passed on: reason -> nodes
 

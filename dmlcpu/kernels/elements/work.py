@@ -6,7 +6,7 @@ output of a gather.
 
 The place of an element in the table is an offset from the other dimensions, plus the index times the step of the axis.
 So along the axis the table has a stride of 0, and all three tensors are walked through in the same way: by groups, rows
-and columns. The axis of a scatter is the columns or, if neighbouring lines are adjacent in memory, the rows. It is
+and columns. The axis of a scatter is the columns or, if neighboring lines are adjacent in memory, the rows. It is
 never among the groups.
 """
 

@@ -4,7 +4,7 @@ A thread copies the range of its bucket, unless the call is in place, and applie
 So no two threads touch the same element, and the result is that of a plain loop.
 
 A short range is updated in the thread's workspace and then written once, because it may share cache lines with
-neighbouring ranges, and short ranges are those that get the most updates.
+neighboring ranges, and short ranges are those that get the most updates.
 """
 
 import numpy as np

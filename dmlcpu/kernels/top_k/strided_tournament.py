@@ -1,6 +1,6 @@
 """Block-max pruning for small k along an axis that is not the last: blocks of columns, read line by line.
 
-A group is GROUP neighbouring elements of one column; elements after the last whole group are groups of one. The maxima
+A group is GROUP neighboring elements of one column; elements after the last whole group are groups of one. The maxima
 of all columns of a block are computed in whole vectors. Then each column is finished separately, as groups.py
 describes. No column is ever copied.
 """
