@@ -22,9 +22,9 @@ _COUNTS = (
     ("-i", "--dispatch_iterations", 1, 1, "N", "samples to take of each dispatch (default: 1)"),
     ("-r", "--dispatch_repeat", 1, 1, "N", "runs within a sample, which is their average (default: 1)"),
     ("-t", "--milliseconds_to_run", 0, None, "MS", "sample each dispatch for MS milliseconds, instead of -i times"),
-    ("-w", "--warmup_samples", 0, 1, "N", "first samples that the median leaves out; the last one always counts (default: 1)"),
+    ("-w", "--warmup_samples", 0, 1, "N", "first samples that the median omits; the last one counts (default: 1)"),
 )
-_VERBOSITY = "0: one line for each dispatch (default); 1: also initialization, cold and hot samples; 2: also every sample"
+_VERBOSITY = "0: a line for each dispatch (default); 1: also initialization, cold and hot samples; 2: also all samples"
 
 
 def add_options(run: argparse.ArgumentParser) -> None:
