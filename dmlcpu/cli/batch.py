@@ -61,7 +61,7 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     how.add_argument("--jobs", dest="workers", type=at_least(1), default=1, metavar="N", help=workers)
     threads = "threads of each worker (default: workers share the cores evenly; on a cluster 1)"
     how.add_argument("--threads", type=at_least(1), metavar="T", help=threads)
-    memory = "memory for the arrays of all workers, as in 4G (default: half of the memory; on a cluster 1G for each job)"
+    memory = "memory for the arrays of all workers, as in 4G (default: half of the memory; on a cluster 1G a job)"
     how.add_argument("--max-memory", metavar="SIZE", help=memory)
     scheduler = "run on the Dask cluster of this scheduler; 'local': on this machine (the default)"
     how.add_argument("--scheduler", metavar="ADDRESS", help=scheduler)
