@@ -1,4 +1,4 @@
-"""Run jobs over many files, and DxDispatch models.
+"""Run jobs on many files, and DxDispatch models.
 
 The names load on first use, so that importing this module imports neither Numba nor NumPy.
 """

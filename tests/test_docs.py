@@ -324,7 +324,7 @@ def test_every_public_name_is_in_the_reference():
 
 
 def test_table_of_files_agrees_with_the_formats():
-    table = (DOCS / "batch.rst").read_text("utf-8").partition("   * - Suffix\n")[2]
+    table = (DOCS / "files.rst").read_text("utf-8").partition("   * - Suffix\n")[2]
     rows = [re.findall(r"- +(.*)", row) for row in re.split(r"^   \* ", table, flags=re.MULTILINE)[1:]]
     found = {row[0].partition(" ")[0].strip("`"): row[1:5] for row in rows}
     assert list(found) == list(formats.SUFFIXES)

@@ -8,14 +8,13 @@ from typing import Any
 
 from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, check_environment, complain, show, tell
 
-SUMMARY = "run the jobs of a file: operators and models over many files"
-EXIT_CODES = "Exit codes: 0 all done, 1 some failed, 2 bad usage or invalid jobs, 130 interrupted."
+SUMMARY = "run the jobs of a file: operators and models on many files"
+EXIT_CODES = "Exit codes: 0 all done, 1 some failed, 2 wrong usage or invalid jobs, 130 interrupted."
 EPILOG = f"""\
 JOBS is a file of JSON Lines or TOML, or "-": JSON Lines on standard input. A job is
   {{"id": ..., "op": ..., "inputs": {{...}}, "attrs": {{...}}, "output": ...}}
-Paths are relative to the file of jobs. All jobs are checked before any runs. The
-manifest records the outcome of each. The same command again runs only the jobs that are
-missing, failed or have changed.
+All jobs are checked before any runs. The manifest records the outcome of each. The same
+command again runs only the jobs that have not run, have failed or have changed.
 
 examples:
   dmlcpu batch jobs.toml --dry-run            show what would be done
@@ -33,7 +32,7 @@ _RUN = ("log", "retries", "timeout", "keep_going", "check_as_you_go")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("jobs_file", metavar="JOBS", help="a .toml file, any other file of JSON Lines, or -")
+    parser.add_argument("jobs_file", metavar="JOBS", help="a .toml file, another file of JSON Lines, or -")
     parser.add_argument("--directory", metavar="DIR", help="what paths are relative to (default: the folder of JOBS)")
     add_run_options(parser, "JOBS.manifest.jsonl; for standard input none")
 
@@ -42,17 +41,17 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     """Add the arguments of all commands that run jobs; manifest: the default, in words."""
     what = parser.add_argument_group("what is run")
     what.add_argument("--keep-going", action="store_true", help="run the valid jobs even if others are invalid")
-    as_you_go = "check the files of a job just before it runs, so that a run of very many jobs starts at once"
+    as_you_go = "check the files of each job just before the job runs, so even very many jobs begin at once"
     what.add_argument("--check-as-you-go", action="store_true", help=as_you_go)
     what.add_argument("--fail-fast", action="store_true", help="stop after the first failure")
     what.add_argument("--max-failures", type=at_least(1), metavar="N", help="stop after N failures")
-    chunks = "refuse zarr and HDF5 arrays that lack chunks (default: their elements are the fill value)"
+    chunks = "refuse zarr and HDF5 arrays that lack chunks (default: these read as the fill value)"
     what.add_argument("--require-chunks", action="store_true", help=chunks)
-    what.add_argument("--dry-run", action="store_true", help="print the plan of each job and run nothing")
+    what.add_argument("--dry-run", action="store_true", help="print the plan of each job, and run nothing")
 
     again = parser.add_argument_group("running again")
     again.add_argument("--manifest", metavar="FILE", help=f"where outcomes are recorded (default: {manifest})")
-    again.add_argument("--force", action="store_true", help="run all jobs, also those recorded as done")
+    again.add_argument("--force", action="store_true", help="run all jobs, even those recorded as done")
     again.add_argument("--retry-failed", action="store_true", help="run only jobs recorded as failed")
     content = "detect changed inputs by content instead of size and time"
     again.add_argument("--hash", dest="content_hash", action="store_true", help=content)
@@ -62,19 +61,19 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     how.add_argument("--jobs", dest="workers", type=at_least(1), default=1, metavar="N", help=workers)
     threads = "threads of each worker (default: workers share the cores evenly; on a cluster 1)"
     how.add_argument("--threads", type=at_least(1), metavar="T", help=threads)
-    memory = "memory for the arrays of all workers, as in 512M or 4G (default: half of the memory)"
+    memory = "memory for the arrays of all workers, as in 4G (default: half of the memory; on a cluster 1G a job)"
     how.add_argument("--max-memory", metavar="SIZE", help=memory)
     scheduler = "run on the Dask cluster of this scheduler; 'local': on this machine (the default)"
     how.add_argument("--scheduler", metavar="ADDRESS", help=scheduler)
-    retries = "how often a job is retried after its worker was lost or after a transient error of a file (default: 2)"
+    retries = "how often a job is retried after its worker was lost, or after a transient error of a file (default: 2)"
     how.add_argument("--retries", type=at_least(0), default=2, metavar="N", help=retries)
-    timeout = "seconds that a job may take; a job that takes longer fails. Each job runs in a worker process"
+    timeout = "seconds that a job may take; a job that takes longer fails (jobs then run in worker processes)"
     how.add_argument("--timeout", type=float, metavar="S", help=timeout)
 
     report = parser.add_argument_group("what is reported")
     report.add_argument("--json", action="store_true", help="print a summary, or the plan, as JSON on standard output")
     report.add_argument("--log", metavar="FILE", help="append a line of JSON for each job")
-    report.add_argument("--quiet", "-q", action="store_true", help="print failures only, no progress")
+    report.add_argument("--quiet", "-q", action="store_true", help="print only failures, no progress")
 
 
 def main(args: argparse.Namespace) -> int:

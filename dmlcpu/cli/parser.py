@@ -17,7 +17,7 @@ _SHELLS = ("bash", "zsh", "tcsh")  # shtab's
 _DESCRIPTION = "DirectML's top-k, scatter and int8 matmul on any CPU."
 _EPILOG = """\
 examples:
-  dmlcpu top-k scores/*.npy -o best/ --k 10    an operator over many files
+  dmlcpu top-k scores/*.npy -o best/ --k 10    an operator on many files
   dmlcpu batch jobs.toml                       all jobs of a file; run it again to resume
   dmlcpu status jobs.toml                      which jobs are done, which have failed, and why
   dmlcpu run model.json                        run a DxDispatch model

@@ -7,24 +7,24 @@ from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, check_environment
 SUMMARY = "run a DxDispatch model"
 EPILOG = """\
 Files that the model reads are looked up in its folder, then in the current directory.
-Relative paths of files that it writes are relative to the current directory. The whole
-model is checked before anything runs.
+Files that it writes are relative to the current directory. The whole model is checked
+before anything runs.
 
 examples:
   dmlcpu run model.json
   dmlcpu run model.json -t 500 -v 1    sample each dispatch for half a second
 
-Exit codes: 0 done, 1 failed while running, 2 bad model or usage."""
+Exit codes: 0 done, 1 failed while running, 2 invalid model or wrong usage."""
 
 
 # Flags, the least value, the default, the placeholder in the help, the help.
 _COUNTS = (
     ("-i", "--dispatch_iterations", 1, 1, "N", "samples to take of each dispatch (default: 1)"),
-    ("-r", "--dispatch_repeat", 1, 1, "N", "runs within a sample; it is their average (default: 1)"),
+    ("-r", "--dispatch_repeat", 1, 1, "N", "runs within a sample, which is their average (default: 1)"),
     ("-t", "--milliseconds_to_run", 0, None, "MS", "sample each dispatch for MS milliseconds, instead of -i times"),
-    ("-w", "--warmup_samples", 0, 1, "N", "first samples to leave out of the median; one remains (default: 1)"),
+    ("-w", "--warmup_samples", 0, 1, "N", "first samples that the median omits; the last one counts (default: 1)"),
 )
-_VERBOSITY = "0: one line a dispatch (default); 1: initialization, cold and hot samples; 2: every sample as well"
+_VERBOSITY = "0: a line for each dispatch (default); 1: also initialization, cold and hot samples; 2: also all samples"
 
 
 def add_options(run: argparse.ArgumentParser) -> None:

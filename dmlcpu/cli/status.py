@@ -8,20 +8,20 @@ from dmlcpu.cli.shared import DONE, FAILED, REFUSED, complain, show
 
 SUMMARY = "show which jobs of a file are done, have failed, are stale or were never run"
 EPILOG = """\
-JOBS is a file as for `dmlcpu batch`. A stale job was done, but would run again, because
-one of its files or arguments has changed. Nothing is run; a run may be in progress.
-`dmlcpu batch JOBS --dry-run` prints the errors of invalid jobs.
+JOBS is a file as for `dmlcpu batch`. A stale job is done, but would run again, because
+one of its files or arguments has changed. The command runs no jobs; another process may
+be running them. `dmlcpu batch JOBS --dry-run` prints the errors of invalid jobs.
 
 examples:
   dmlcpu status jobs.toml
   dmlcpu status jobs.toml --json
 
-Exit codes: 0 all done, 1 some are not done, 2 bad usage or an invalid file."""
+Exit codes: 0 all done, 1 some are not done, 2 wrong usage or an invalid file."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("jobs_file", metavar="JOBS", help="a .toml file, or any other file of JSON Lines")
+    parser.add_argument("jobs_file", metavar="JOBS", help="a .toml file, or another file of JSON Lines")
     parser.add_argument("--directory", metavar="DIR", help="what paths are relative to (default: the folder of JOBS)")
     where = "where outcomes are recorded (default: JOBS.manifest.jsonl)"
     parser.add_argument("--manifest", metavar="FILE", help=where)

@@ -19,7 +19,7 @@ _OF_ONE_PLACE = re.compile(r"'[^']*'|\"[^\"]*\"|\[\d+\]")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with a file.
+    """An error in a file.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Jobs: operators and models run over many files."""
+"""Jobs: operators and models run on many files."""

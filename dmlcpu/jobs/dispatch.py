@@ -51,7 +51,7 @@ class Lost(NamedTuple):
 
 
 class WorkerError(RuntimeError):
-    """Workers do not start, have ended, or raised an error that no job caused; then the message has the traceback."""
+    """Workers do not start or have died, or one raised an error that no job caused: the message has its traceback."""
 
 
 class Workers(AbstractContextManager["Workers"]):

@@ -1,4 +1,4 @@
-"""`plan_jobs`: what `run_jobs` would do, without doing it."""
+"""`plan_jobs`: what `run_jobs` would do, found without running anything."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ class PlannedJob:
     kernel : str or None
         The kernel that would run.
     read_bytes, written_bytes, peak_bytes : int
-        The bytes of elements that the job reads, those that it writes, and an estimate of its memory.
+        The bytes of elements that the job reads and writes, and an estimate of the memory that it needs.
     in_blocks : bool
         Whether it runs in blocks, because it would otherwise exceed the memory limit.
     faults : list of JobFault
-        The errors because of which it cannot run.
+        The errors that keep it from running.
     remote : list of str
         The inputs that come from other machines.
     missing_chunks : mapping of str to int or None
@@ -82,7 +82,7 @@ class JobsPlan:
     done_before : int
         How many would not run because they are done.
     left_out : int
-        With `retry_failed`, how many others would not run because they are not recorded as failed; otherwise 0.
+        With `retry_failed`, how many would not run because they are not recorded as failed; otherwise 0.
     """
 
     jobs: list[PlannedJob]

@@ -11,7 +11,7 @@ _MANY = 10
 
 @dataclass(frozen=True, slots=True, init=False)
 class JobFault(Fault):
-    """One thing that is wrong with a job.
+    """An error in a job.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class JobFault(Fault):
 
 
 class JobsError(FaultsError):
-    """Jobs cannot be run. Nothing has been run, and nothing written.
+    """Jobs are invalid. None has run, and nothing has been written.
 
     Parameters
     ----------

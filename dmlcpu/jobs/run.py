@@ -69,16 +69,16 @@ class BatchResult:
     jobs : int
         How many jobs there are.
     done_before : int
-        How many were done by an earlier run, and have not changed.
+        How many an earlier run has done, and have not changed.
     left_out : int
-        With `retry_failed`, how many others were skipped because they are not recorded as failed; otherwise 0.
+        With `retry_failed`, how many were skipped because they are not recorded as failed; otherwise 0.
     done : int
-        How many ran and are done.
+        How many this run has done.
     failed : int
-        How many ran, or were invalid, and are not done.
+        How many failed: in this run, or, with `keep_going`, in the check.
     failures : list of Failure
-        The failed jobs and their errors, in the order in which they failed; and an entry for the log or the manifest if
-        outcomes could not be written to it.
+        The failed jobs and their errors, in the order in which they failed. If outcomes could not be written to the
+        manifest or the log, that file also has an entry.
     interrupted : bool
         Whether Ctrl+C or SIGTERM ended the run.
     seconds : float
@@ -96,12 +96,12 @@ class BatchResult:
 
     @property
     def not_run(self) -> int:
-        """How many did not run, because the run was interrupted or ended after `max_failures` failures."""
+        """How many did not run because the run was interrupted, or ended after `max_failures` failures."""
         return self.jobs - self.done_before - self.left_out - self.done - self.failed
 
     @property
     def exit_code(self) -> int:
-        """The exit code of ``dmlcpu batch``: 0 if all jobs are done, 1 if some failed, 130 if interrupted."""
+        """The exit code of ``dmlcpu batch``: 0 without failures, 1 with some, 130 if interrupted."""
         return 130 if self.interrupted else int(bool(self.failures))
 
 
@@ -127,7 +127,7 @@ def run_jobs(
     require_chunks: bool = False,
     progress: bool = False,
 ) -> "BatchResult":
-    """Run operators and DxDispatch models over many files.
+    """Run operators and DxDispatch models on many files.
 
     All jobs are checked first. The manifest records the outcome of each job. If you repeat the call, it runs only jobs
     that have not run, have failed or have changed.
@@ -138,8 +138,8 @@ def run_jobs(
         A file of JSON Lines or TOML; "-" for JSON Lines on standard input; or the jobs themselves. A job has the
         members ``id``, ``op``, ``inputs``, ``attrs``, ``output``, and ``glob`` or ``files``, as in such a file.
     directory : path, optional
-        The folder to which the jobs' paths are relative. By default that of the file of jobs, else the current
-        directory.
+        The folder to which the jobs' paths are relative. By default the folder of the file of jobs, or the current
+        directory if the jobs come from no file.
     manifest : path, optional
         The file that records outcomes. By default ``JOBS.manifest.jsonl``, next to the file of jobs. Jobs that come
         from no file are not recorded by default, so all of them run.
@@ -151,9 +151,9 @@ def run_jobs(
         The number of threads of each worker. By default the workers share the cores evenly; on a Dask cluster, the
         default is 1.
     max_memory : int or str, optional
-        The memory for the arrays of all workers together, in bytes or as "512M" or "4G". By default half of the memory.
-        On a Dask cluster, it is the limit of each job, by default 1 GiB. A job that exceeds the limit runs in blocks if
-        its files can be read and written in parts, as .npy and zarr can.
+        The memory for the arrays of all workers together, in bytes or as "512M" or "4G". By default half of the memory
+        that the process may use. On a Dask cluster, the limit is for each job, by default 1 GiB. A job that exceeds the
+        limit runs in blocks if its files can be read and written in parts, as .npy and zarr can.
     scheduler : str, optional
         The address of a Dask scheduler: jobs run on its workers, which must see the same files at the same paths.
         "local" is the same as None.
@@ -164,7 +164,7 @@ def run_jobs(
         How often a job is retried after its worker was lost, or after a transient error of its files.
     timeout : float, optional
         The seconds that a job may take, without the compilation of kernels. A job that takes longer fails, and its
-        worker process is ended. So with a timeout, even a single worker is a separate process.
+        worker process ends. So with a timeout, even a single worker is a separate process.
     keep_going : bool, default False
         Run the valid jobs even if others are not valid.
     check_as_you_go : bool, default False
@@ -194,10 +194,10 @@ def run_jobs(
     JobsError
         If a job is invalid, unless `keep_going` is set. Nothing has run; the attribute `faults` has all errors.
     ManifestError
-        If the manifest is another kind of file, or in use by another run.
+        If the manifest is another kind of file, or another run uses it.
     WorkerError
-        If workers or threads do not start, a cluster's scheduler does not answer, or `executor` breaks. Outcomes until
-        then are recorded.
+        If workers or threads do not start, workers die repeatedly while no job finishes, a cluster's scheduler does not
+        answer, or `executor` breaks. Outcomes until then are recorded.
     DmlError
         If another argument is invalid.
     OSError

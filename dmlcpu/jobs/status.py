@@ -29,7 +29,7 @@ class JobsStatus:
     failed : int
         How many failed in their last run.
     stale : int
-        How many were done but would run again, because the job, an input, an output or the meaning of results changed.
+        How many are done but would run again, because the job, an input, an output or the operator's version changed.
     never_run : int
         How many have no outcome.
     not_right : int
@@ -37,8 +37,8 @@ class JobsStatus:
     slowest : list of (str, float)
         The ids of the jobs that took longest, and the seconds that they took.
     errors : dict of str to list of str
-        The ids of the failed jobs by error, the most frequent error first. Names and positions are left out of the
-        errors, so that similar errors count as one.
+        The ids of the failed jobs by error, the most frequent error first. The errors omit names and positions, so
+        similar errors count as one.
     """
 
     jobs: int
