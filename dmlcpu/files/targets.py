@@ -139,9 +139,10 @@ def write_whole(writer: Writer, arrays: Mapping[str, Array]) -> None:
 
 def resolved(path: str | os.PathLike[str], mark: str | None = None, is_real: bool = False) -> str:
     """Return the target that links lead to, or refuse it if a file, or a folder with a `mark`, must not replace it."""
-    target = os.path.abspath(path)
+    target = os.fspath(path)
     if not is_real:
-        target = os.path.join(os.path.realpath(os.path.dirname(target)), os.path.basename(target))
+        folder, name = os.path.split(os.path.abspath(target))
+        target = os.path.join(os.path.realpath(folder), name)
     try:
         mode = os.lstat(target).st_mode
         if stat.S_ISLNK(mode):
