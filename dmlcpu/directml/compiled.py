@@ -164,7 +164,7 @@ class CompiledOperator(Generic[Result]):
     def initialize(self, **owned: Any) -> None:
         """Bind all tensors flagged OWNED_BY_DML, for all later calls.
 
-        The operator keeps its own copies; a B matrix is packed. To initialize it again replaces them.
+        The operator keeps its own copies; a B matrix is packed. Initializing it again replaces them.
 
         Parameters
         ----------
