@@ -83,7 +83,10 @@ def bind(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, A
 
 @functools.cache
 def _signature(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
-    """Return the signature and the defaults of an operator's function, without `out`; `inspect.bind` is much slower."""
+    """Return the signature and the defaults of an operator's function; `inspect.bind` is much slower.
+
+    Without `out`, and without the others that a sort refuses.
+    """
     signature = inspect.signature(function)
-    named = [each for each in signature.parameters.values() if each.name != "out"]
+    named = [each for each in signature.parameters.values() if each.name not in ("out", "others")]
     return signature.replace(parameters=named), {each.name: each.default for each in named}

@@ -55,8 +55,10 @@ def _field(field: Field, operator: str, desc: dict[str, Any]) -> Any:
 def _value(field: Field, operator: str, value: Any) -> Any:
     if field.kind is TensorDesc:
         return _tensor(operator, field.dml_name, value)
-    if field.kind is int:  # the desc knows its range
-        return value if type(value) is int else _integer(operator, field.dml_name, value, UINT_MAX)
+    if field.kind is int:
+        if type(value) is not int:  # the desc knows its range
+            raise InvalidDescriptorError(operator, field.dml_name, repr(value), "an integer")
+        return value
     return parse_enum(field.kind, value, operator, field.dml_name)
 
 
@@ -85,7 +87,7 @@ def _buffer(operator: str, path: str, members: dict[str, Any]) -> TensorDesc:
     def integer(name: str, default: int, most: int = UINT_MAX) -> int:
         return _integer(operator, f"{path}.{name}", given.get(name, default), most)
 
-    sizes = _integers(operator, f"{path}.Sizes", members["Sizes"])
+    sizes = _integers(operator, f"{path}.Sizes", members["Sizes"], least=1)
     count = integer("DimensionCount", len(sizes))
     if count != len(sizes):
         allowed = f"{len(sizes)} (the length of Sizes)"
@@ -114,15 +116,15 @@ def _buffer(operator: str, path: str, members: dict[str, Any]) -> TensorDesc:
     return replace(tensor, total_tensor_size_in_bytes=None) if is_least else tensor  # type: ignore[arg-type]
 
 
-def _integers(operator: str, path: str, value: Any) -> tuple[int, ...]:
+def _integers(operator: str, path: str, value: Any, least: int = 0) -> tuple[int, ...]:
     if not isinstance(value, list | tuple):
         raise InvalidDescriptorError(operator, path, repr(value), "a list of integers")
-    return tuple(_integer(operator, f"{path}[{i}]", item, UINT_MAX) for i, item in enumerate(value))
+    return tuple(_integer(operator, f"{path}[{i}]", item, UINT_MAX, least) for i, item in enumerate(value))
 
 
-def _integer(operator: str, path: str, value: Any, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise InvalidDescriptorError(operator, path, repr(value), f"an integer from 0 to {most}")
+def _integer(operator: str, path: str, value: Any, most: int, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidDescriptorError(operator, path, repr(value), f"an integer from {least} to {most}")
     return value
 
 

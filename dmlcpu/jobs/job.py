@@ -216,7 +216,11 @@ def _task(
             attrs[name] = value
     for name, value in attrs.items():
         if not _is_json(value, DEEPEST):
-            task.refuse(f"attrs.{name}", f"{value!r:.80}", "numbers, text, true, false, null, or lists of them")
+            task.refuse(
+                f"attrs.{name}",
+                f"{' '.join(repr(value).split()):.80}",
+                "numbers, text, true, false, null, or lists of them",
+            )
     if file is not None:
         inputs[""] = file
     named = {f"inputs.{name}" if name else "files": each.path for name, each in inputs.items()}

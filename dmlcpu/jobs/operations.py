@@ -137,7 +137,8 @@ class OperatorOperation:
 
     def __init__(self, name: str) -> None:
         operator = OPERATORS[name]
-        signature = inspect.signature(operator.function, eval_str=True).parameters
+        signature = dict(inspect.signature(operator.function, eval_str=True).parameters)
+        signature.pop("others", None)  # by which sorts refuse the keywords of other sorts
         self.parameters = tuple(name for name in signature if name != "out")
         self.first: str | None = self.parameters[0]
         given = [name for name, each in signature.items() if each.default is each.empty]

@@ -65,6 +65,8 @@ def bind(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundOpe
     except TypeError as error:
         raise TypeError(f"{operator.name}() {error}") from None
     bound.apply_defaults()
+    if others := bound.arguments.pop("others", None):  # sorts refuse the keywords of other sorts
+        operator.calls.call.refuse_others(operator.name, others)
     out = bound.arguments.pop("out")
     arguments = {name: _own(operator.name, name, value) for name, value in bound.arguments.items()}
     key, arrays = calls.request(*arguments.values(), out)

@@ -1,6 +1,7 @@
 """The checks of the arguments of sorts."""
 
-from typing import Any, NamedTuple, get_args
+from collections.abc import Iterable
+from typing import Any, NamedTuple, NoReturn, get_args
 
 import numpy as np
 
@@ -11,6 +12,13 @@ from dmlcpu.common.forms import AnyForm, Form, formed
 from dmlcpu.errors import DmlError
 
 INT64 = np.dtype(np.int64)
+_STABLE, _AXIS, _DESCENDING = "leave it out, as the order is always stable", "write axis=", "write descending="
+_INSTEAD = {  # of the arguments of other sorts
+    **dict.fromkeys(("kind", "stable"), _STABLE),
+    **dict.fromkeys(("dim", "dimension"), _AXIS),
+    **dict.fromkeys(("largest", "reverse", "ascending"), _DESCENDING),
+    "order": "leave it out, as elements have no fields",
+}
 _NANS = get_args(Nan)
 _MOST = 1 << 32  # elements of a sequence: words of kernels have 32 bits for a position
 
@@ -27,6 +35,13 @@ class Call(NamedTuple):
     nan_last: bool
     has_values: bool
     index_dtype: np.dtype[Any] | None  # None: no positions are wanted
+
+
+def refuse_others(operator: str, others: Iterable[str]) -> NoReturn:
+    """Refuse keywords that the function does not have; for those of NumPy's and PyTorch's sorts say what to write."""
+    name = next(iter(others))
+    hint = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
+    raise TypeError(f"{operator}() got an unexpected keyword argument {name!r}{hint}")
 
 
 def request(

@@ -47,7 +47,8 @@ def test_help(run: Run, name: str) -> None:
     text = "\n".join(out)
     assert (code, err) == (0, [])
     assert out[0].startswith(f"usage: dmlcpu {spelled} ")
-    first, *others = [each for each in inspect.signature(OPERATORS[name].function).parameters if each != "out"]
+    parameters = inspect.signature(OPERATORS[name].function).parameters
+    first, *others = [each for each in parameters if each not in ("out", "others")]
     for parameter in others:
         shown = re.search(rf"^  (?:-\w \S+, )?--{parameter.replace('_', '-')} (\S+)\s+([^.-]+)", text, re.MULTILINE)
         assert shown, parameter

@@ -21,7 +21,8 @@ def by_numpy(call: Sample) -> Any:
     bound = inspect.signature(OPERATORS[call.operator].function).bind(*call.args, **call.kwargs)
     bound.apply_defaults()
     with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
-        return CALLS[call.operator](**{name: value for name, value in bound.arguments.items() if name != "out"})
+        options = {name: value for name, value in bound.arguments.items() if name not in ("out", "others")}
+        return CALLS[call.operator](**options)
 
 
 def sort(x, axis, descending, nan):

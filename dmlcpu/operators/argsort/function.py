@@ -48,6 +48,7 @@ def argsort(
     nan: "Nan" = "last",
     index_dtype: "DTypeLike" = np.int64,
     out: "Array | None" = None,
+    **others: Any,
 ) -> "Array":
     """Return the positions that sort each sequence along an axis.
 
@@ -92,6 +93,8 @@ def argsort(
     >>> dmlcpu.argsort([3, 1, 2, 1])
     array([1, 3, 2, 0])
     """
+    if others:
+        call.refuse_others(NAME, others)
     key, arrays = request(x, axis, descending, nan, index_dtype, out)
     prepared: Prepared = plan_for_now(prepare, key)
     result = allocate(prepared, arrays, out)

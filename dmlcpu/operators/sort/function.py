@@ -25,7 +25,13 @@ def sort(
     x: ArrayLike, axis: int = -1, *, descending: bool = False, nan: Nan = "last", out: Array | None = None
 ) -> Array: ...
 def sort(
-    x: "ArrayLike", axis: int = -1, *, descending: bool = False, nan: "Nan" = "last", out: "Array | None" = None
+    x: "ArrayLike",
+    axis: int = -1,
+    *,
+    descending: bool = False,
+    nan: "Nan" = "last",
+    out: "Array | None" = None,
+    **others: Any,
 ) -> "Array":
     """Sort each sequence along an axis.
 
@@ -72,6 +78,8 @@ def sort(
     array([[3, 4],
            [2, 1]])
     """
+    if others:
+        call.refuse_others(NAME, others)
     key, arrays = request(x, axis, descending, nan, out)
     prepared: Prepared = plan_for_now(prepare, key)
     result = allocate(prepared, arrays, out)

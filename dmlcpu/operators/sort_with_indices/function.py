@@ -69,6 +69,7 @@ def sort_with_indices(
     nan: "Nan" = "last",
     index_dtype: "DTypeLike" = np.int64,
     out: "tuple[Array, Array] | None" = None,
+    **others: Any,
 ) -> "Sorted":
     """Sort each sequence along an axis, and also return the positions of the elements.
 
@@ -121,6 +122,8 @@ def sort_with_indices(
     >>> dmlcpu.sort_with_indices([3, 1, 2, 1], descending=True).indices
     array([0, 2, 1, 3])
     """
+    if others:
+        call.refuse_others(NAME, others)
     key, arrays = request(x, axis, descending, nan, index_dtype, out)
     prepared: Prepared = plan_for_now(prepare, key)
     result = allocate(prepared, arrays, out)

@@ -1,5 +1,6 @@
 """What is particular of argsort: its one output."""
 
+import functools
 import re
 
 import numpy as np
@@ -40,3 +41,22 @@ def test_x_is_no_output():
 def test_an_index_type_that_is_no_integer_is_refused():
     with pytest.raises(DmlError, match=r"^argsort: index_dtype is float32; allowed: "):
         dmlcpu.argsort([3, 1, 2], index_dtype=np.float32)
+
+
+@pytest.mark.parametrize("function", [dmlcpu.sort, dmlcpu.argsort, dmlcpu.sort_with_indices])
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"kind": "stable"}, "'kind'; leave it out, as the order is always stable"),
+        ({"stable": True}, "'stable'; leave it out, as the order is always stable"),
+        ({"order": None}, "'order'; leave it out, as elements have no fields"),
+        ({"dim": 0}, "'dim'; write axis="),
+        ({"largest": True}, "'largest'; write descending="),
+        ({"other": 1}, "'other'"),
+    ],
+)
+def test_keywords_of_other_sorts_are_refused_with_what_to_write(function, keywords, message):
+    expected = f"^{function.__name__}\\(\\) got an unexpected keyword argument {re.escape(message)}$"
+    for call in (function, functools.partial(dmlcpu.bind, function)):
+        with pytest.raises(TypeError, match=expected):
+            call([3, 1, 2], **keywords)
