@@ -236,7 +236,7 @@ def _from_list(operator: str, name: str, value: Any, allowed: str, dtype: np.dty
 
 
 def _kind_of(value: Any, given: Array) -> str:
-    return f"a list of {given.dtype}" if given.ndim else "None" if value is None else type(value).__name__
+    return f"a list of {given.dtype}" if given.ndim else f"{value!r:.80}"
 
 
 def _converts(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:

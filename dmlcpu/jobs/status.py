@@ -34,6 +34,7 @@ class JobsStatus:
         How many have no outcome.
     invalid : int
         How many are invalid, or share an id or an output with another job: `plan_jobs` returns the errors.
+        `not_right` is an older name of it.
     slowest : list of (str, float)
         The ids of the jobs that took longest, and the seconds that they took, with the compilation of kernels.
     errors : dict of str to list of str

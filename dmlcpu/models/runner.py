@@ -121,6 +121,8 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
     >>> buffers["A"]
     array([1. , 3.5, 6. , 8.5], dtype=float32)
     """
+    if not isinstance(model, Model):
+        raise TypeError(f"run_model: model is {model!r}; allowed: what load_model returns")
     for i, command in enumerate(model.commands):
         if isinstance(command, WriteFile) and (reason := _target_error(command.target.absolute())):
             raise RunError(

@@ -92,7 +92,7 @@ def as_vectors(operator: str, field: str, value: Any, depth: int | None = None) 
     """Return vectors as a matrix (N, D) of bytes or floats; one vector may stand for itself if `depth` is given."""
     array = as_array(operator, field, value)
     if array.ndim == 0:
-        found = "a number" if array.dtype.kind in "biufc" else type(value).__name__
+        found = "a number" if array.dtype.kind in "biufc" else f"a scalar of {array.dtype}"
         raise BindingError(operator, field, found, "a matrix (N, D); there is no index without vectors")
     if isinstance(value, list | tuple) and array.dtype.kind == "f" and not array.size:
         array = array.astype(np.float32)

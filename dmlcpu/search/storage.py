@@ -105,8 +105,8 @@ def new_index(path: str | os.PathLike[str], name: str) -> Iterator[IndexWriter]:
     At the end the index is in place; after an exception all is as it was.
     """
     target = target_of(path, f"{name}.save")
-    writer = IndexWriter(target, os.urandom(6).hex())
     try:
+        writer = IndexWriter(target, os.urandom(6).hex())
         with OnFailure(writer.discard):
             for left in stray([writer.folder], lambda file: file == target) if writer.held is not None else ():
                 if not is_held(left):  # of a process that was killed

@@ -281,3 +281,9 @@ def test_repeated_names_are_found_in_linear_time() -> None:
     with pytest.raises(ValueError, match="'n999' twice"):
         _no_duplicates([*pairs, (Name("n999"), 0)])
     assert 0 < Name.comparisons < 100
+
+
+@pytest.mark.parametrize("jobs", [None, 3])
+def test_what_holds_no_jobs_is_refused(jobs: Any) -> None:
+    with pytest.raises(TypeError, match=rf"^jobs is {jobs}; allowed: a file, or a list of jobs$"):
+        read_jobs(jobs, None)

@@ -23,6 +23,12 @@ def test_top_k(save: Save) -> None:
     np.testing.assert_array_equal(buffers["x"], ROWS)
 
 
+def test_a_path_is_no_model(save: Save) -> None:
+    path = save(top_k())
+    with pytest.raises(TypeError, match=r"^run_model: model is '.*\.json'; allowed: what load_model returns$"):
+        run_model(str(path))  # type: ignore[arg-type]
+
+
 def test_scatter(save: Save) -> None:
     lines, _ = run(save(scatter()))
     assert lines == ["Dispatch 'scatter': 1 iterations, # ms median (CPU)", "Resource 'y': 1, 11, 3, 10, 9, 6, 7, 12"]

@@ -151,7 +151,10 @@ BAD = np.array([[1, 2, 3, 4], [1, np.nan, 3, 4]])
             "FloatIndex.add_with_ids: ids is given; allowed: None: the index has no ids",
         ),
         (lambda: FloatIndex(FLOATS, ids=[1, 2, 3]).add(FLOATS), "FloatIndex.add: ids is None; allowed: an id for"),
-        (lambda: FloatIndex(FLOATS).search("a", 1), "FloatIndex.search: queries is str; allowed: a matrix (N, D)"),
+        (
+            lambda: FloatIndex(FLOATS).search("a", 1),
+            "FloatIndex.search: queries is a scalar of <U1; allowed: a matrix (N, D)",
+        ),
         (lambda: FloatIndex(FLOATS).search(FLOATS, 1, exclude=[[1]]), "exclude is 1 list; allowed: a list of ints"),
         (lambda: FloatIndex(FLOATS[:, :1]).search(FLOATS, 1), ": the vectors of the index have 1 dimension"),
         (lambda: semantic_search(FLOATS, FLOATS, score_function=3), "semantic_search: score_function is 3; allowed"),
