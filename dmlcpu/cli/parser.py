@@ -45,9 +45,9 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def _meant(given: object, known: Iterable[object]) -> str:
-    """Return the hint at similar names, for a message; it may be empty."""
-    like = difflib.get_close_matches(str(given), map(str, known))
-    return f" (did you mean {' or '.join(map(repr, like))}?)" if like else ""
+    """Return the hint at the most similar name, for a message; it may be empty."""
+    like = difflib.get_close_matches(str(given), map(str, known), n=1)
+    return f" (did you mean {like[0]!r}?)" if like else ""
 
 
 class _Parser(argparse.ArgumentParser):

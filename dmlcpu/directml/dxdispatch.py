@@ -4,7 +4,7 @@ An error's `field` is its path below the operator's "desc" object, for instance 
 whose `operator` is ``operator_desc_from_dict`` are about other members than "desc".
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +37,17 @@ def _operator(cls: type[OperatorDesc], desc: dict[str, Any]) -> OperatorDesc:
     optional += dict.fromkeys(field.length for field in fields if field.length)
     _check_members(operator, "", desc, required, optional)
     return cls(**{field.name: _field(field, operator, desc) for field in fields})
+
+
+def field_errors(d: dict[str, Any], class_of: Callable[[Any], type[OperatorDesc]]) -> Iterator[InvalidDescriptorError]:
+    """Yield the errors of a desc's fields that are found without the others; `desc_from_dict` raises the first."""
+    cls = class_of(d["type"])
+    for field in fields_of(cls):
+        if field.dml_name in d["desc"]:
+            try:
+                _field(field, full_name(cls.OPERATOR_TYPE), d["desc"])
+            except InvalidDescriptorError as error:
+                yield error
 
 
 def _field(field: Field, operator: str, desc: dict[str, Any]) -> Any:
