@@ -120,7 +120,7 @@ def _for_each_file(place: Place, members: dict[str, Any], directory: Path) -> It
     if pattern is not None:
         pattern = local(pattern)
         if paths:
-            place.refuse("files", "given together with glob", "one of both")
+            place.refuse("files", "given together with glob", "one of the two")
         paths = _matching(place, pattern, directory)
         if not paths and not place.errors:
             place.refuse("glob", f"{pattern!r}, which matches no file", f"a pattern of files in {directory}")
@@ -201,7 +201,7 @@ def _task(
         if name not in members:
             task.refuse(name, "missing", needed)
     for name in members["inputs"].keys() & members["attrs"].keys():
-        task.refuse(f"attrs.{name}", "also given in inputs", "one of both")
+        task.refuse(f"attrs.{name}", "also given in inputs", "one of the two")
     if task.errors:
         return task
     fill = functools.partial(_filled, task, placeholders)
