@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+from typing import Any
 from unittest.mock import patch
 
 from docutils import nodes
@@ -56,8 +57,15 @@ def _expand(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = expanded(source[0])
 
 
+def _without_others(*event: Any) -> tuple[str, str | None] | None:
+    """Leave out the keywords that sorts refuse."""
+    *_, signature, returned = event
+    return (signature.replace(", **others)", ")"), returned) if signature else None
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", _expand)
+    app.connect("autodoc-process-signature", _without_others)
     app.add_directive("feature-levels", FeatureLevels)
     app.add_directive("kernel-table", KernelTable)
     app.add_directive("command-help", CommandHelp)

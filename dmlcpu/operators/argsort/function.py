@@ -1,6 +1,6 @@
 """argsort: the positions of each sequence's elements in order."""
 
-from typing import Any, overload
+from typing import Any, Never, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -48,7 +48,7 @@ def argsort(
     nan: "Nan" = "last",
     index_dtype: "DTypeLike" = np.int64,
     out: "Array | None" = None,
-    **others: Any,
+    **others: "Never",
 ) -> "Array":
     """Return the positions that sort each sequence along an axis.
 

@@ -1,6 +1,6 @@
 """sort: the elements of each sequence in order."""
 
-from typing import Any, overload
+from typing import Any, Never, overload
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -31,7 +31,7 @@ def sort(
     descending: bool = False,
     nan: "Nan" = "last",
     out: "Array | None" = None,
-    **others: Any,
+    **others: "Never",
 ) -> "Array":
     """Sort each sequence along an axis.
 

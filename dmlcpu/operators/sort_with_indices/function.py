@@ -1,6 +1,6 @@
 """sort_with_indices: all elements of each sequence in order, with their positions."""
 
-from typing import Any, Generic, NamedTuple, overload
+from typing import Any, Generic, NamedTuple, Never, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -69,7 +69,7 @@ def sort_with_indices(
     nan: "Nan" = "last",
     index_dtype: "DTypeLike" = np.int64,
     out: "tuple[Array, Array] | None" = None,
-    **others: Any,
+    **others: "Never",
 ) -> "Sorted":
     """Sort each sequence along an axis, and also return the positions of the elements.
 
