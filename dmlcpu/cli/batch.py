@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, check_environment, complain, show, tell
+from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, check_environment, complain, seconds, show, tell
 
 SUMMARY = "run the jobs of a file: operators and models on many files"
 EXIT_CODES = "Exit codes: 0 all done, 1 some failed, 2 wrong usage or invalid jobs, 130 interrupted."
@@ -68,7 +68,7 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     retries = "how often a job is retried after its worker was lost, or after a transient error of a file (default: 2)"
     how.add_argument("--retries", type=at_least(0), default=2, metavar="N", help=retries)
     timeout = "seconds that a job may take; a job that takes longer fails (jobs then run in worker processes)"
-    how.add_argument("--timeout", type=float, metavar="S", help=timeout)
+    how.add_argument("--timeout", type=seconds, metavar="S", help=timeout)
 
     report = parser.add_argument_group("what is reported")
     report.add_argument("--json", action="store_true", help="print a summary, or the plan, as JSON on standard output")
@@ -107,14 +107,14 @@ def run(jobs: Any, args: argparse.Namespace, directory: str | None = None) -> in
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return complain(f"{where}{error.strerror or error}", REFUSED)
-    return _show_result(result, args)
+    return _show_result(result, jobs, args)
 
 
 def _spelled(argument: str) -> str:
     return f"--{argument.replace('_', '-')}"
 
 
-def _show_result(result: Any, args: argparse.Namespace) -> int:
+def _show_result(result: Any, jobs: Any, args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(dataclasses.asdict(result)))
     if args.quiet:
@@ -123,6 +123,8 @@ def _show_result(result: Any, args: argparse.Namespace) -> int:
         for line in lines_of(result.failures):
             tell(line)
     else:
+        from dmlcpu.jobs.prepare import manifest_of
+
         counts = {
             "done": result.done,
             "failed": result.failed,
@@ -132,7 +134,9 @@ def _show_result(result: Any, args: argparse.Namespace) -> int:
         }
         parts = [f"{count} {what}" for what, count in counts.items() if count] or ["no jobs"]
         before = "interrupted: " if result.interrupted else ""
-        tell(f"{before}{', '.join(parts)}, in {result.seconds:.1f} s")
+        continues = result.interrupted and manifest_of(jobs, args.manifest)
+        again = ". Run the same command again to continue." if continues else ""
+        tell(f"{before}{', '.join(parts)}, in {result.seconds:.1f} s{again}")
     return int(result.exit_code)
 
 

@@ -113,6 +113,7 @@ def main(name: str, args: argparse.Namespace) -> int:
     from dmlcpu.jobs.faults import Place
     from dmlcpu.jobs.operations import operation_of
 
+    spelled = name.replace("_", "-")
     members: dict[str, Any] = {"op": name, "files": args.files, "inputs": {}, "attrs": {}}
     for key, value in vars(args).items():
         if key.startswith("argument_"):
@@ -121,16 +122,16 @@ def main(name: str, args: argparse.Namespace) -> int:
     output = _output(args.output, OPERATORS[name].results)
     if output is None:
         several = f"a file or a folder, or RESULT=FILE for some of {', '.join(OPERATORS[name].results)}"
-        return complain(f"{name}: -o is {' '.join(args.output)}; allowed: {several}", REFUSED)
+        return complain(f"{spelled}: -o is {' '.join(args.output)}; allowed: {several}", REFUSED)
     for given, path in zip(args.output, [output] if isinstance(output, str) else output.values(), strict=False):
         if len(args.files) > 1 and "{" not in path:
             folder = given.removesuffix(Path(path).suffix)
             found = f"-o is {given} for {len(args.files)} inputs"
-            return complain(f"{name}: {found}; allowed: a folder: {folder}/", REFUSED)
+            return complain(f"{spelled}: {found}; allowed: a folder: {folder}/", REFUSED)
     members["output"] = output
     if args.dtype is not None:
         members["inputs"][operation_of(name, Path()).first] = {"path": "{path}", "dtype": args.dtype}
-    place = Place(name.replace("_", "-"), options=functools.partial(_option, name))
+    place = Place(spelled, options=functools.partial(_option, name))
     return batch.run(Listing(place.where, Path(), [(place, members)]), args)
 
 

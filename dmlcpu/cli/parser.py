@@ -1,6 +1,7 @@
 """The parser of the whole command line."""
 
 import argparse
+import difflib
 import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -43,6 +44,12 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().add_usage(usage, needed, (), prefix)
 
 
+def _meant(given: object, known: Iterable[object]) -> str:
+    """Return the hint at the most similar name, for a message; it may be empty."""
+    like = difflib.get_close_matches(str(given), map(str, known), n=1)
+    return f" (did you mean {like[0]!r}?)" if like else ""
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser that adds its arguments on use: those of an operator come from its function."""
 
@@ -54,11 +61,17 @@ class _Parser(argparse.ArgumentParser):
             add, self.add_options = self.add_options, None
             add(self)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            allowed = ", ".join(map(str, action.choices))
+            raise argparse.ArgumentError(action, f"{value!r}{_meant(value, action.choices)}; allowed: {allowed}")
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.fill()
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:  # reported here, with this command's usage
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            hint = _meant(unknown[0].partition("=")[0], self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return found, unknown
 
 
@@ -102,7 +115,7 @@ def _complete_files(parser: argparse.ArgumentParser, file_names: object) -> None
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     settings: dict[str, Any] = {"allow_abbrev": False, "formatter_class": _Formatter, "parents": [common_options()]}
-    parser = argparse.ArgumentParser(prog="dmlcpu", description=_DESCRIPTION, epilog=_EPILOG, **settings)
+    parser = _Parser(prog="dmlcpu", description=_DESCRIPTION, epilog=_EPILOG, **settings)
     parser.add_argument("--version", action="version", version=f"dmlcpu {__version__}")
     completion = "print a script that completes commands, options and file names in this shell"
     parser.add_argument("--print-completion", action=_PrintCompletion, choices=_SHELLS, help=completion)

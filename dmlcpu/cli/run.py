@@ -33,7 +33,7 @@ def add_options(run: argparse.ArgumentParser) -> None:
     options = run.add_argument_group("timing (DxDispatch's options)")
     for short, long, least, default, metavar, text in _COUNTS:
         options.add_argument(short, long, type=at_least(least), default=default, metavar=metavar, help=text)
-    options.add_argument("-v", "--timing_verbosity", type=int, choices=(0, 1, 2), default=0, help=_VERBOSITY)
+    options.add_argument("-v", "--timing_verbosity", choices=("0", "1", "2"), default="0", help=_VERBOSITY)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -52,7 +52,7 @@ def main(args: argparse.Namespace) -> int:
         repeat=args.dispatch_repeat,
         milliseconds=args.milliseconds_to_run,
         warmup_samples=args.warmup_samples,
-        verbosity=args.timing_verbosity,
+        verbosity=int(args.timing_verbosity),
     )
     try:
         run_model(model, timing=timing)

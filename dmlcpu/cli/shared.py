@@ -48,6 +48,14 @@ def at_least(least: int) -> Callable[[str], int]:
     return integer
 
 
+def seconds(text: str) -> float:
+    """Return the argument as seconds: `run_jobs` refuses those that are not positive."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: more than 0 seconds") from None
+
+
 def common_options() -> argparse.ArgumentParser:
     """Return a parent of all parsers. Its options have no default: they may come before or after a command."""
     common = argparse.ArgumentParser(add_help=False)

@@ -44,7 +44,7 @@ def main(args: argparse.Namespace) -> int:
     except OSError as error:
         return complain(f"{error.filename or args.jobs_file}: {error.strerror or error}", REFUSED)
     if args.json:
-        members = dataclasses.asdict(status)
+        members = dataclasses.asdict(status) | {"not_right": status.not_right}
         members["slowest"] = [{"id": id_, "seconds": seconds} for id_, seconds in status.slowest]
         members["errors"] = [{"error": error, "count": len(ids), "ids": ids} for error, ids in status.errors.items()]
         print(json.dumps(members))

@@ -2,6 +2,7 @@
 
 import functools
 import operator as op
+import re
 import sys
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -17,6 +18,7 @@ Array = NDArray[Any]
 
 NDARRAY = np.ndarray  # a global name, which Python finds in half the time
 _BOOLS = (bool, np.bool_)
+_INTEGER = re.compile(r"Python integer (-?\d+) ")  # in NumPy's message
 
 
 def as_array(operator: str, field: str, value: Any) -> Array:
@@ -221,13 +223,20 @@ def _from_list(operator: str, name: str, value: Any, allowed: str, dtype: np.dty
     try:
         with np.errstate(all="ignore"):
             array = np.asarray(given if hasattr(value, "__dlpack__") else value, dtype)
-    except (OverflowError, TypeError, ValueError) as error:
-        raise BindingError(operator, name, str(error), allowed) from None
+    except OverflowError as error:
+        number = _INTEGER.match(str(error))
+        raise BindingError(operator, name, number[1] if number else "an integer that overflows", allowed) from None
+    except (TypeError, ValueError):
+        raise BindingError(operator, name, _kind_of(value, given), allowed) from None
     if given.size and not _converts(given.dtype, dtype):
-        raise BindingError(operator, name, f"a list of {given.dtype}", allowed)
+        raise BindingError(operator, name, _kind_of(value, given), allowed)
     if given.size and given.dtype.kind in "fc" and (np.isinf(array) & ~np.isinf(given)).any():
         raise BindingError(operator, name, "a number that overflows", allowed)
     return array
+
+
+def _kind_of(value: Any, given: Array) -> str:
+    return f"a list of {given.dtype}" if given.ndim else f"{value!r:.80}"
 
 
 def _converts(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:

@@ -4,7 +4,7 @@ An error's `field` is its path below the operator's "desc" object, for instance 
 whose `operator` is ``operator_desc_from_dict`` are about other members than "desc".
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,17 @@ def _operator(cls: type[OperatorDesc], desc: dict[str, Any]) -> OperatorDesc:
     return cls(**{field.name: _field(field, operator, desc) for field in fields})
 
 
+def field_errors(d: dict[str, Any], class_of: Callable[[Any], type[OperatorDesc]]) -> Iterator[InvalidDescriptorError]:
+    """Yield the errors of a desc's fields that are found without the others; `desc_from_dict` raises the first."""
+    cls = class_of(d["type"])
+    for field in fields_of(cls):
+        if field.dml_name in d["desc"]:
+            try:
+                _field(field, full_name(cls.OPERATOR_TYPE), d["desc"])
+            except InvalidDescriptorError as error:
+                yield error
+
+
 def _field(field: Field, operator: str, desc: dict[str, Any]) -> Any:
     value = desc.get(field.dml_name)
     if field.length is None:
@@ -55,8 +66,10 @@ def _field(field: Field, operator: str, desc: dict[str, Any]) -> Any:
 def _value(field: Field, operator: str, value: Any) -> Any:
     if field.kind is TensorDesc:
         return _tensor(operator, field.dml_name, value)
-    if field.kind is int:  # the desc knows its range
-        return value if type(value) is int else _integer(operator, field.dml_name, value, UINT_MAX)
+    if field.kind is int:
+        if type(value) is not int:  # the desc knows its range
+            raise InvalidDescriptorError(operator, field.dml_name, repr(value), "an integer")
+        return value
     return parse_enum(field.kind, value, operator, field.dml_name)
 
 
@@ -85,7 +98,7 @@ def _buffer(operator: str, path: str, members: dict[str, Any]) -> TensorDesc:
     def integer(name: str, default: int, most: int = UINT_MAX) -> int:
         return _integer(operator, f"{path}.{name}", given.get(name, default), most)
 
-    sizes = _integers(operator, f"{path}.Sizes", members["Sizes"])
+    sizes = _integers(operator, f"{path}.Sizes", members["Sizes"], least=1)
     count = integer("DimensionCount", len(sizes))
     if count != len(sizes):
         allowed = f"{len(sizes)} (the length of Sizes)"
@@ -114,15 +127,15 @@ def _buffer(operator: str, path: str, members: dict[str, Any]) -> TensorDesc:
     return replace(tensor, total_tensor_size_in_bytes=None) if is_least else tensor  # type: ignore[arg-type]
 
 
-def _integers(operator: str, path: str, value: Any) -> tuple[int, ...]:
+def _integers(operator: str, path: str, value: Any, least: int = 0) -> tuple[int, ...]:
     if not isinstance(value, list | tuple):
         raise InvalidDescriptorError(operator, path, repr(value), "a list of integers")
-    return tuple(_integer(operator, f"{path}[{i}]", item, UINT_MAX) for i, item in enumerate(value))
+    return tuple(_integer(operator, f"{path}[{i}]", item, UINT_MAX, least) for i, item in enumerate(value))
 
 
-def _integer(operator: str, path: str, value: Any, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise InvalidDescriptorError(operator, path, repr(value), f"an integer from 0 to {most}")
+def _integer(operator: str, path: str, value: Any, most: int, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidDescriptorError(operator, path, repr(value), f"an integer from {least} to {most}")
     return value
 
 

@@ -195,4 +195,4 @@ def refused(allowed: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno != errno.EINVAL and not is_hdf5s:  # EINVAL: of broken offsets
             raise
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise FileError(f"what cannot be read ({reason})", allowed) from None
+        raise FileError(f"unreadable data ({reason})", allowed) from None

@@ -15,6 +15,7 @@ from dmlcpu.files.stored import Storage, StoredSource, StoredWriter, open_file, 
 from dmlcpu.files.targets import Writer
 
 _LONGEST_HEADER = 10_000  # NumPy's limit for headers of files that it does not trust
+_LEAST = 10  # bytes: what files begin with, the version and the length of the header
 _MOST_DIMENSIONS = 64
 _PYTHON_2_LONG = re.compile(rb"(?<=\d)L(?=[,)])")
 
@@ -43,6 +44,8 @@ def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
 def read_header(file: Any) -> Storage:
     """Read the header of an open .npy file, or of a file in an archive."""
     start = file.read(1024) or b""
+    if len(start) < _LEAST:
+        raise FileError(f"a file of {len(start)} bytes", f"at least {_LEAST}, where a header begins")
     if start[:6] != b"\x93NUMPY":
         raise FileError("a file that does not begin as .npy files do", r"the bytes \x93NUMPY, then a header")
     version = tuple(start[6:8])

@@ -30,7 +30,8 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
         if proto.data_location == proto.EXTERNAL:
             raise FileError("a tensor whose elements are in another file", "one whose elements are in the file")
         if proto.data_type not in _NAME_OF:
-            raise FileError(f"a tensor of ONNX's type {proto.data_type}", ", ".join(_NAME_OF.values()))
+            found = f"a tensor of ONNX's type {proto.data_type}" if proto.data_type else "a tensor without a type"
+            raise FileError(found, ", ".join(_NAME_OF.values()))
         array = helper.to_array(proto)
     if array.dtype.name != _NAME_OF[proto.data_type]:  # older versions give the nearest type that NumPy has
         raise FileError(f"a tensor of {_NAME_OF[proto.data_type]}", f"{array.dtype}, which this version of onnx reads")

@@ -58,6 +58,8 @@ def read_jobs(jobs: Jobs | Listing, directory: PathLike | None) -> Listing:
     if isinstance(jobs, Listing):  # which a command makes of its arguments
         return jobs
     if not isinstance(jobs, str | os.PathLike):
+        if not isinstance(jobs, Iterable):
+            raise TypeError(f"jobs is {jobs!r}; allowed: a file, or a list of jobs")
         found = ((Place(f"jobs[{number}]"), _as_in_json(job)) for number, job in enumerate(jobs))
         return Listing("jobs", directory or Path(), _with_defaults(found))
     if jobs == STDIN:
@@ -200,7 +202,7 @@ _ALLOWED = {
     "op": ("the name of an operator, a DxDispatch model or a saved index", _is_text),
     "inputs": ("an object: a file, or numbers, for each array", _is_object),
     "attrs": ("an object: a value for each argument", _is_object),
-    "output": ("a file, or an object: a file for each result", _is_output),
+    "output": ("a file, or an object: a file for each of some results", _is_output),
     "glob": ("a pattern", _is_text),
     "files": ("a list of files", lambda value: isinstance(value, list) and all(map(_is_text, value))),
 }

@@ -120,7 +120,7 @@ def _for_each_file(place: Place, members: dict[str, Any], directory: Path) -> It
     if pattern is not None:
         pattern = local(pattern)
         if paths:
-            place.refuse("files", "given together with glob", "one of both")
+            place.refuse("files", "given together with glob", "one of the two")
         paths = _matching(place, pattern, directory)
         if not paths and not place.errors:
             place.refuse("glob", f"{pattern!r}, which matches no file", f"a pattern of files in {directory}")
@@ -201,7 +201,7 @@ def _task(
         if name not in members:
             task.refuse(name, "missing", needed)
     for name in members["inputs"].keys() & members["attrs"].keys():
-        task.refuse(f"attrs.{name}", "also given in inputs", "one of both")
+        task.refuse(f"attrs.{name}", "also given in inputs", "one of the two")
     if task.errors:
         return task
     fill = functools.partial(_filled, task, placeholders)
@@ -216,7 +216,11 @@ def _task(
             attrs[name] = value
     for name, value in attrs.items():
         if not _is_json(value, DEEPEST):
-            task.refuse(f"attrs.{name}", f"{value!r:.80}", "numbers, text, true, false, null, or lists of them")
+            task.refuse(
+                f"attrs.{name}",
+                f"{' '.join(repr(value).split()):.80}",
+                "numbers, text, true, false, null, or lists of them",
+            )
     if file is not None:
         inputs[""] = file
     named = {f"inputs.{name}" if name else "files": each.path for name, each in inputs.items()}

@@ -48,7 +48,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         def refuse_both(one: str, other: str) -> NoReturn:
-            raise DmlError("run_jobs", one, f"given together with {other}", "one of both")
+            raise DmlError("run_jobs", one, f"given together with {other}", "one of the two")
 
         if self.scheduler and self.executor is not None:
             refuse_both("executor", "scheduler")

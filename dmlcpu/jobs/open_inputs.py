@@ -129,4 +129,4 @@ def found_and_allowed(path: str, error: Exception, allowed: str = "a file that c
         return f"{path!r}, which does not exist", "a file"
     if isinstance(error, OSError):
         return f"{path!r}: {error.strerror or error}", allowed
-    return f"{path!r}", str(error)
+    return f"{path!r}: {error}", allowed  # a package is missing

@@ -16,7 +16,7 @@ def stop_on_signals(say: Callable[[str], None]) -> Iterator[threading.Event]:
         if asked.is_set():
             raise KeyboardInterrupt
         asked.set()
-        say(f"{signal.Signals(number).name}: finishing what runs; once more to stop at once")
+        say(f"{signal.Signals(number).name}: finishing the running jobs; send it again to stop at once")
 
     with _handlers({signal.SIGINT: handle, signal.SIGTERM: handle}):
         yield asked

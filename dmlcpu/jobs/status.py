@@ -32,10 +32,11 @@ class JobsStatus:
         How many are done but would run again, because the job, an input, an output or the operator's version changed.
     never_run : int
         How many have no outcome.
-    not_right : int
+    invalid : int
         How many are invalid, or share an id or an output with another job: `plan_jobs` returns the errors.
+        `not_right` is an older name of it.
     slowest : list of (str, float)
-        The ids of the jobs that took longest, and the seconds that they took.
+        The ids of the jobs that took longest, and the seconds that they took, with the compilation of kernels.
     errors : dict of str to list of str
         The ids of the failed jobs by error, the most frequent error first. The errors omit names and positions, so
         similar errors count as one.
@@ -46,16 +47,21 @@ class JobsStatus:
     failed: int
     stale: int
     never_run: int
-    not_right: int
+    invalid: int
     slowest: list[tuple[str, float]]
     errors: dict[str, list[str]]
 
+    @property
+    def not_right(self) -> int:
+        """The same as `invalid`: its older name."""
+        return self.invalid
+
     def __str__(self) -> str:
-        words = {"done": "done", "failed": "failed", "stale": "stale", "never_run": "never run", "not_right": "invalid"}
+        words = {"done": "done", "failed": "failed", "stale": "stale", "never_run": "never run", "invalid": "invalid"}
         counts = [f"{count} {word}" for name, word in words.items() if (count := getattr(self, name))]
         jobs = "1 job" if self.jobs == 1 else f"{self.jobs} jobs"
         lines = [f"{jobs}: {', '.join(counts) or 'none'}"]
-        lines += ["slowest:"] if self.slowest else []
+        lines += ["slowest, with the compilation of kernels:"] if self.slowest else []
         lines += [f"  {seconds:.3f} s  {printable(id_)}" for id_, seconds in self.slowest]
         lines += ["errors:"] if self.errors else []
         for error, ids in self.errors.items():
@@ -114,12 +120,12 @@ def jobs_status(
     listing = read_jobs(jobs, directory)
     tasks = Tasks(tasks_of(listing))
     records = Manifest(path, lock=False).records
-    counts = dict.fromkeys(("done", "failed", "stale", "never_run", "not_right"), 0)
+    counts = dict.fromkeys(("done", "failed", "stale", "never_run", "invalid"), 0)
     seconds: list[tuple[str, float]] = []
     kinds: dict[str, list[str]] = {}  # of errors, with the ids of the jobs
     for task in Apart(tasks, listing.directory).checked():
         if task.errors or task.job is None:  # a record may be another's, which has the same id
-            counts["not_right"] += 1
+            counts["invalid"] += 1
             continue
         record = records.get(task.id, {})
         if isinstance(took := record.get("seconds"), float) and took > 0:  # not 0: jobs that could not begin

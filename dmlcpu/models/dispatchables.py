@@ -14,7 +14,7 @@ from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import DmlError
 from dmlcpu.models.faults import Faults, Path
 from dmlcpu.models.resources import Buffer
-from dmlcpu.operators.descs import operator_desc_from_dict
+from dmlcpu.operators.descs import field_errors, operator_desc_from_dict
 
 # DirectML's alignment of a tensor's start in a buffer (DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT).
 _OFFSET_ALIGNMENT = 16
@@ -57,8 +57,9 @@ def _load_desc(entry: dict[str, Any], faults: Faults) -> OperatorDesc:
     member = "Desc" if "Desc" in entry else "desc"  # DxDispatch reads both
     if member == "Desc" and "desc" in entry:
         faults.at("Desc").refuse("another desc", "desc or Desc, not both")
+    given = {"type": entry["type"], "desc": entry.get(member, {})}
     try:
-        desc = operator_desc_from_dict({"type": entry["type"], "desc": entry.get(member, {})})
+        desc = operator_desc_from_dict(given)
         compile_operator(desc)
     except DmlError as error:
         if error.operator == "operator_desc_from_dict":
@@ -66,6 +67,9 @@ def _load_desc(entry: dict[str, Any], faults: Faults) -> OperatorDesc:
             faults.at(error.field).refuse(error.found, error.allowed + others)
         if member not in entry:
             faults.at("desc").refuse("missing", "an object of the operator's fields")
+        for each in field_errors(given):
+            if each.field != error.field:
+                faults.at(member, *_parts(each.field)).add(each.found, each.allowed)
         faults.at(member, *_parts(error.field)).refuse(error.found, error.allowed)
     return desc
 

@@ -189,9 +189,10 @@ def _from_file(source: str, data_type: TensorDataType, files: Files, faults: Fau
         faults.at("initialValuesDataType").refuse("no type", f"{listed(DATA_TYPES)} (raw files have none)")
     try:
         array = read(found)
-    except (FileError, OSError, MemoryError) as error:
-        reason = f"{error.found} instead of {error.allowed}" if isinstance(error, FileError) else str(error)
-        here.refuse(f"{source!r}, which cannot be read: {reason or 'not enough memory'}", f"a {suffix} file")
+    except FileError as error:
+        here.refuse(f"{source!r}: {error.found}", error.allowed)
+    except (OSError, MemoryError) as error:
+        here.refuse(f"{source!r}, which cannot be read: {str(error) or 'not enough memory'}", f"a {suffix} file")
     if suffix != ".npy":
         size, itemsize = array.size, data_type.dtype.itemsize
         if not size or size % itemsize:

@@ -11,9 +11,10 @@ from statistics import fmean, median_high
 
 import numpy as np
 
-from dmlcpu.common.arguments import Array
+from dmlcpu.common.arguments import Array, as_integer
 from dmlcpu.directml.compiled import CompiledOperator, compile_operator
 from dmlcpu.directml.enums import TensorDataType
+from dmlcpu.errors import DmlError
 from dmlcpu.files.targets import folder_error
 from dmlcpu.models.commands import Command, Dispatch, Print, WriteFile
 from dmlcpu.models.dispatchables import Binding, Dispatchable, Tensors
@@ -71,6 +72,12 @@ class Timing:
     warmup_samples: int = 1
     verbosity: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("iterations", "repeat", "warmup_samples", "verbosity"):
+            as_integer("Timing", name, getattr(self, name))
+        if self.repeat < 1:
+            raise DmlError("Timing", "repeat", str(self.repeat), "an integer of at least 1")
+
 
 def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print) -> dict[str, Array]:
     """Run a model: allocate its buffers, initialize its operators, run its commands.
@@ -121,6 +128,8 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
     >>> buffers["A"]
     array([1. , 3.5, 6. , 8.5], dtype=float32)
     """
+    if not isinstance(model, Model):
+        raise TypeError(f"run_model: model is {model!r}; allowed: what load_model returns")
     for i, command in enumerate(model.commands):
         if isinstance(command, WriteFile) and (reason := _target_error(command.target.absolute())):
             raise RunError(

@@ -1,11 +1,12 @@
 """Descs of all operators by type, and DirectML's names."""
 
+from collections.abc import Iterator
 from typing import Any
 
+from dmlcpu.directml import dxdispatch
 from dmlcpu.directml.base import OperatorDesc
-from dmlcpu.directml.dxdispatch import desc_from_dict
 from dmlcpu.directml.enums import PREFIXES, OperatorType, full_name, meant
-from dmlcpu.errors import UnsupportedError
+from dmlcpu.errors import InvalidDescriptorError, UnsupportedError
 from dmlcpu.operators.table import OPERATORS
 
 
@@ -56,7 +57,12 @@ def operator_desc_from_dict(d: dict[str, Any]) -> OperatorDesc:
     >>> dmlcpu.operator_desc_from_dict(desc.to_dict()) == desc
     True
     """
-    return desc_from_dict(d, _class_of)
+    return dxdispatch.desc_from_dict(d, _class_of)
+
+
+def field_errors(d: dict[str, Any]) -> Iterator[InvalidDescriptorError]:
+    """Yield the errors of each field by itself, for `models`, which reports all errors of a file."""
+    return dxdispatch.field_errors(d, _class_of)
 
 
 def _class_of(name: Any) -> type[OperatorDesc]:

@@ -40,8 +40,8 @@ class ProductDesc(OperatorDesc[Array]):
         self._check_same_count("output_tensor", "a_tensor")
         *batch, M, K = a.sizes
         N = b.sizes[-1]
-        self._check_sizes("BTensor", b, (*batch, K, N), "{..., K, N}, ATensor being {..., M, K}")
-        self._check_sizes("OutputTensor", y, (*batch, M, N), "{..., M, N}")
+        self._check_sizes("BTensor", b, (*batch, K, N), "a row for each column of ATensor")
+        self._check_sizes("OutputTensor", y, (*batch, M, N), "the rows of ATensor and the columns of BTensor")
         for name in self.POSITIVE:
             self._check_values(name)
         for of in ("a", "b", "output"):

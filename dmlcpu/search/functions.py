@@ -116,7 +116,9 @@ def semantic_search(
     top_k = as_count(operator, "top_k", top_k)
     name = score_function if isinstance(score_function, str) else getattr(score_function, "__name__", "")
     if name not in (*_COSINES, *_PRODUCTS):
-        raise BindingError(operator, "score_function", repr(name), "'cosine', 'ip', cos_sim, dot_score")
+        raise BindingError(
+            operator, "score_function", repr(name or score_function), "'cosine', 'ip', cos_sim, dot_score"
+        )
     if isinstance(corpus_embeddings, Index):
         index = corpus_embeddings
         if index.metric == "l2":

@@ -92,7 +92,8 @@ def as_vectors(operator: str, field: str, value: Any, depth: int | None = None) 
     """Return vectors as a matrix (N, D) of bytes or floats; one vector may stand for itself if `depth` is given."""
     array = as_array(operator, field, value)
     if array.ndim == 0:
-        raise BindingError(operator, field, "a number", "a matrix (N, D); there is no index without vectors")
+        found = "a number" if array.dtype.kind in "biufc" else f"a scalar of {array.dtype}"
+        raise BindingError(operator, field, found, "a matrix (N, D); there is no index without vectors")
     if isinstance(value, list | tuple) and array.dtype.kind == "f" and not array.size:
         array = array.astype(np.float32)
     check_type(operator, field, array.dtype, (*BYTE_TYPES, *FLOATS))
@@ -103,6 +104,6 @@ def as_vectors(operator: str, field: str, value: Any, depth: int | None = None) 
         if array.ndim > 2 and depth in (None, array.shape[-1]):
             wanted += f", with {field}.reshape(-1, {array.shape[-1]})"
         elif depth is not None:
-            wanted += f": the vectors of the index have {depth} dimensions"
+            wanted += f": the vectors of the index have {depth} dimension{'s' * (depth != 1)}"
         raise BindingError(operator, f"{field}.shape", str(np.shape(value)), wanted)
     return array

@@ -5,6 +5,7 @@ header has a fixed form, and names no paths; each file has the type, the shape a
 """
 
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -104,8 +105,8 @@ def new_index(path: str | os.PathLike[str], name: str) -> Iterator[IndexWriter]:
     At the end the index is in place; after an exception all is as it was.
     """
     target = target_of(path, f"{name}.save")
-    writer = IndexWriter(target, os.urandom(6).hex())
     try:
+        writer = IndexWriter(target, os.urandom(6).hex())
         with OnFailure(writer.discard):
             for left in stray([writer.folder], lambda file: file == target) if writer.held is not None else ():
                 if not is_held(left):  # of a process that was killed
@@ -116,7 +117,7 @@ def new_index(path: str | os.PathLike[str], name: str) -> Iterator[IndexWriter]:
         sync_folder(writer.folder)
     except OSError as error:
         if error.errno is not None:
-            error.filename = error.filename or target  # a full disk names no file
+            error.filename = target  # a full disk names no file, and others a temporary one
         raise
 
 
@@ -137,9 +138,16 @@ def _write_header(folder: str, name: str, metric: str, tensors: Mapping[str, Ten
     sync_folder(folder)
 
 
+def as_path(operator: str, path: Any) -> str:
+    """Return a path as text, or refuse what is none."""
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise TypeError(f"{operator}: path is {path!r}; allowed: the path of a folder")
+    return os.fsdecode(path)
+
+
 def target_of(path: str | os.PathLike[str], operator: str) -> str:
     """Return the folder of a new index, with links resolved; refuse one with anything but an index in it."""
-    given, allowed = os.fsdecode(path), "an index, an empty folder, or nothing"
+    given, allowed = as_path(operator, path), "an index, an empty folder, or nothing"
     if not given:
         raise DmlError(operator, "path", "''", "the path of a folder")
     target = os.path.realpath(given)
@@ -175,22 +183,26 @@ def load(path: str | os.PathLike[str], *names: str) -> tuple[str, Any, Stored]:
 
     names: the classes that it may be of. It is read again if another index has taken its place meanwhile.
     """
-    folder = os.fsdecode(path)
+    folder = as_path(f"{names[0]}.load", path)
     while True:
-        before = _state(folder)
+        before = _state(folder, names[0])
         try:
             found = _load(folder, names)
         except (DmlError, FileNotFoundError):
-            if _state(folder) == before:
+            if _state(folder, names[0]) == before:
                 raise
         else:
-            if _state(folder) == before:
+            if _state(folder, names[0]) == before:
                 return found
 
 
-def _state(folder: str) -> tuple[int, ...]:
-    """Return what is another number once another folder has this name."""
-    status = os.stat(folder)
+def _state(folder: str, name: str) -> tuple[int, ...]:
+    """Return what is another number once another folder has this name. name: of the class, for messages."""
+    try:
+        status = os.stat(folder)
+    except FileNotFoundError:
+        wanted = f"{name}.load: no such folder; allowed: a folder that {name}.save wrote"
+        raise FileNotFoundError(errno.ENOENT, wanted, folder) from None
     return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
@@ -322,6 +334,9 @@ def mapped(operator: str, field: str, path: str | os.PathLike[str]) -> Array:
             if layout.swapped:
                 raise FileError("elements in the other byte order", "the machine's byte order")
             return np.empty(shape, dtype) if 0 in shape else np.memmap(file, dtype, "r", layout.offset, shape)
+    except FileNotFoundError:
+        wanted = f"{operator}: {field} names no file; allowed: a .npy file"
+        raise FileNotFoundError(errno.ENOENT, wanted, os.fspath(path)) from None
     except FileError as error:
         raise BindingError(operator, field, f"{os.fspath(path)!r}: {error.found}", error.allowed) from None
 

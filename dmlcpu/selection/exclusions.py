@@ -125,7 +125,7 @@ def entries_of(
         numbers = _integers(operator, field, value)
         return Entries(np.array([0, len(numbers)]), _positions_of(numbers, columns, positions))
     if not is_nested or len(value) != rows:
-        found = f"{len(value)} lists" if is_nested else "numbers"
+        found = f"{len(value)} list{'s' * (len(value) != 1)}" if is_nested else "numbers"
         raise BindingError(operator, field, found, _LISTS.format(rows=rows, columns=columns))
     if getattr(value, "ndim", 1) == 2 and value.dtype.kind in "iu" and value.min(initial=0) >= 0:
         numbers = _integers(operator, field, value.reshape(-1))

@@ -29,7 +29,20 @@ from dmlcpu.cli.parser import spelled
             ["run", "m.json", "-t", "-1"],
             "dmlcpu run: error: argument -t/--milliseconds_to_run: '-1'; allowed: an integer of at least 0",
         ),
-        (["info", "--jso"], "dmlcpu info: error: unrecognized arguments: --jso"),
+        (["info", "--jso"], "dmlcpu info: error: unrecognized arguments: --jso (did you mean '--json'?)"),
+        (["info", "extra"], "dmlcpu info: error: unrecognized arguments: extra"),
+        (
+            ["run", "m.json", "-v", "x"],
+            "dmlcpu run: error: argument -v/--timing_verbosity: 'x'; allowed: 0, 1, 2",
+        ),
+        (
+            ["batch", "j", "--timeout", "x"],
+            "dmlcpu batch: error: argument --timeout: 'x'; allowed: more than 0 seconds",
+        ),
+        (
+            ["search", "biuld"],
+            "dmlcpu search: error: argument ACTION: 'biuld' (did you mean 'build'?); allowed: build, query",
+        ),
         (
             ["search", "build", "v.npy", "-o", "i", "--k", "-1"],
             "dmlcpu search build: error: unrecognized arguments: --k=-1",
@@ -40,6 +53,18 @@ def test_usage(run: Run, argv: list[str], message: str) -> None:
     code, out, err = run(*argv)
     assert (code, out) == (2, [])
     assert err[-1] == message
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [("bacth", " (did you mean 'batch'?)"), ("topk", " (did you mean 'top-k'?)"), ("nonsense", "")],
+)
+def test_an_unknown_command_names_similar_ones(run: Run, command: str, hint: str) -> None:
+    code, out, err = run(command, "jobs.toml")
+    assert (code, out) == (2, [])
+    assert err[-1].startswith(
+        f"dmlcpu: error: argument COMMAND: '{command}'{hint}; allowed: run, batch, status, top-k, "
+    )
 
 
 @pytest.mark.parametrize(

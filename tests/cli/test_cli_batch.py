@@ -108,7 +108,7 @@ def test_retry_failed_and_force(run: Run, folder: Path) -> None:
     code, _, err = run("batch", "jobs.toml", "--force")
     assert (code, without_time(err)) == (0, ["dmlcpu: 3 done, in T s"])
     code, _, err = run("batch", "jobs.toml", "--force", "--retry-failed")
-    assert (code, err) == (2, ["dmlcpu: --force is given together with --retry-failed; allowed: one of both"])
+    assert (code, err) == (2, ["dmlcpu: --force is given together with --retry-failed; allowed: one of the two"])
 
 
 def test_require_chunks(run: Run, folder: Path) -> None:

@@ -47,7 +47,8 @@ def test_help(run: Run, name: str) -> None:
     text = "\n".join(out)
     assert (code, err) == (0, [])
     assert out[0].startswith(f"usage: dmlcpu {spelled} ")
-    first, *others = [each for each in inspect.signature(OPERATORS[name].function).parameters if each != "out"]
+    parameters = inspect.signature(OPERATORS[name].function).parameters
+    first, *others = [each for each in parameters if each not in ("out", "others")]
     for parameter in others:
         shown = re.search(rf"^  (?:-\w \S+, )?--{parameter.replace('_', '-')} (\S+)\s+([^.-]+)", text, re.MULTILINE)
         assert shown, parameter
@@ -175,12 +176,15 @@ OUTPUTS = "allowed: a file or a folder, or RESULT=FILE for some of values, indic
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["in/a.npy", "-o", "", "--k", "2"], f"dmlcpu: top_k: -o is ; {OUTPUTS}"),
-        (["in/a.npy", "-o", "values=", "--k", "2"], f"dmlcpu: top_k: -o is values=; {OUTPUTS}"),
+        (["in/a.npy", "-o", "", "--k", "2"], f"dmlcpu: top-k: -o is ; {OUTPUTS}"),
+        (["in/a.npy", "-o", "values=", "--k", "2"], f"dmlcpu: top-k: -o is values=; {OUTPUTS}"),
         (["in/a.npy", "--k", "2"], "dmlcpu top-k: error: the following arguments are required: -o/--output"),
         (["in/a.npy", "-o", "out/"], "dmlcpu top-k: error: the following arguments are required: -k/--k"),
-        (["in/a.npy", "-o", "out/", "--k", "2", "--kk", "2"], "dmlcpu top-k: error: unrecognized arguments: --kk 2"),
-        (["in/a.npy", "-o", "out/", "-o", "b/", "--k", "2"], f"dmlcpu: top_k: -o is out/ b/; {OUTPUTS}"),
+        (
+            ["in/a.npy", "-o", "out/", "--k", "2", "--kk", "2"],
+            "dmlcpu top-k: error: unrecognized arguments: --kk 2 (did you mean '--k'?)",
+        ),
+        (["in/a.npy", "-o", "out/", "-o", "b/", "--k", "2"], f"dmlcpu: top-k: -o is out/ b/; {OUTPUTS}"),
         (
             ["in/a.npy", "-o", "out/", "--k", "two"],
             "dmlcpu top-k: error: argument -k/--k: 'two'; allowed: a number, a list, or a file "
@@ -198,18 +202,18 @@ OUTPUTS = "allowed: a file or a folder, or RESULT=FILE for some of values, indic
             ["in/no.npy", "-o", "out/", "--k", "2"],
             "  top-k (out/no.npz): IN: 'in/no.npy', which does not exist; allowed: a file",
         ),
-        (["in/a.npy", "-o", "valeus=a.npy", "--k", "2"], f"dmlcpu: top_k: -o is valeus=a.npy; {OUTPUTS}"),
+        (["in/a.npy", "-o", "valeus=a.npy", "--k", "2"], f"dmlcpu: top-k: -o is valeus=a.npy; {OUTPUTS}"),
         (
             ["in/a.npy", "in/b.npy", "-o", "one", "--k", "2"],
-            "dmlcpu: top_k: -o is one for 2 inputs; allowed: a folder: one/",
+            "dmlcpu: top-k: -o is one for 2 inputs; allowed: a folder: one/",
         ),
         (
             ["in/a.npy", "in/b.npy", "-o", "one.npz", "--k", "2"],
-            "dmlcpu: top_k: -o is one.npz for 2 inputs; allowed: a folder: one/",
+            "dmlcpu: top-k: -o is one.npz for 2 inputs; allowed: a folder: one/",
         ),
         (
             ["in/a.npy", "in/b.npy", "in/c.npy", "-o", "values=v/{stem}.npy", "-o", "indices=i.npy", "--k", "2"],
-            "dmlcpu: top_k: -o is indices=i.npy for 3 inputs; allowed: a folder: indices=i/",
+            "dmlcpu: top-k: -o is indices=i.npy for 3 inputs; allowed: a folder: indices=i/",
         ),
     ],
 )

@@ -57,7 +57,7 @@ def test_other_shells_have_the_same_commands(run: Run) -> None:
         assert all(name in "\n".join(out) for name in ("search", "quantized-matmul", "--metric"))
     code, out, err = run("--print-completion", "fish")
     assert (code, out) == (2, [])
-    assert "argument --print-completion: invalid choice: 'fish'" in err[-1]
+    assert "argument --print-completion: 'fish'; allowed: bash, zsh, tcsh" in err[-1]
 
 
 def test_without_shtab(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

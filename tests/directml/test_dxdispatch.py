@@ -176,7 +176,7 @@ def test_optional_tensors(absent):
 OBJECT = "an object with DataType and Sizes"
 VALUE = "a value: it has no default"
 FIELDS = "InputTensor, OutputValueTensor, OutputIndexTensor, Axis, K, AxisDirection"
-UINT = "an integer from 0 to 4294967295"
+UINT, SIZE = "an integer from 0 to 4294967295", "an integer from 1 to 4294967295"
 MEMBERS = "DataType, Sizes, Flags, DimensionCount, Strides, TotalTensorSizeInBytes, GuaranteedBaseOffsetAlignment"
 TYPES = ", ".join(member.name for member in TensorDataType if member.bits)
 
@@ -187,10 +187,10 @@ FAULTS = [
     ({"InputTensor": ..., "K": ...}, "InputTensor", "missing, and so is K", VALUE),
     ({"Axis": ..., "K": ..., "AxisDirection": ...}, "Axis", "missing, and so are K, AxisDirection", VALUE),
     ({"axis": 3}, "axis", "unknown", FIELDS),
-    ({"Axis": "3"}, "Axis", "'3'", UINT),
-    ({"Axis": None}, "Axis", "None", UINT),
-    ({"Axis": 3.0}, "Axis", "3.0", UINT),
-    ({"Axis": True}, "Axis", "True", UINT),
+    ({"Axis": "3"}, "Axis", "'3'", "an integer"),
+    ({"Axis": None}, "Axis", "None", "an integer"),
+    ({"Axis": 3.0}, "Axis", "3.0", "an integer"),
+    ({"Axis": True}, "Axis", "True", "an integer"),
     ({"Axis": -1}, "Axis", "-1", "0 to 3 (below InputTensor.DimensionCount)"),
     ({"K": -1}, "K", "-1", "1 to 4 (InputTensor.Sizes[3])"),
     ({"K": 2**32}, "K", "4294967296", "1 to 4 (InputTensor.Sizes[3])"),
@@ -209,9 +209,9 @@ FAULTS = [
     ({"InputTensor": x_tensor(Flags=1)}, "InputTensor.Flags", "1", "NONE, OWNED_BY_DML"),
     ({"InputTensor": x_tensor(Sizes=None)}, "InputTensor.Sizes", "None", "a list of integers"),
     ({"InputTensor": x_tensor(Sizes=12)}, "InputTensor.Sizes", "12", "a list of integers"),
-    ({"InputTensor": x_tensor(Sizes=[1, 1, "3", 4])}, "InputTensor.Sizes[2]", "'3'", UINT),
-    ({"InputTensor": x_tensor(Sizes=[1, 1, 0, 4])}, "InputTensor.Sizes[2]", "0", "1 to 4294967295"),
-    ({"InputTensor": x_tensor(Sizes=[1, 1, -3, 4])}, "InputTensor.Sizes[2]", "-3", UINT),
+    ({"InputTensor": x_tensor(Sizes=[1, 1, "3", 4])}, "InputTensor.Sizes[2]", "'3'", SIZE),
+    ({"InputTensor": x_tensor(Sizes=[1, 1, 0, 4])}, "InputTensor.Sizes[2]", "0", SIZE),
+    ({"InputTensor": x_tensor(Sizes=[1, 1, -3, 4])}, "InputTensor.Sizes[2]", "-3", SIZE),
     ({"InputTensor": x_tensor(Sizes=[])}, "InputTensor.DimensionCount", "0", "1 to 8"),
     ({"InputTensor": x_tensor(DimensionCount=3)}, "InputTensor.DimensionCount", "3", "4 (the length of Sizes)"),
     ({"InputTensor": x_tensor(Strides=[4, 1])}, "InputTensor.Strides", "(4, 1), 2 strides", "4, one for each size"),
@@ -231,7 +231,7 @@ FAULTS = [
     ({"InputTensor": x_tensor(Type="IMAGE")}, "InputTensor.Type", "'IMAGE'", "DML_TENSOR_TYPE_BUFFER"),
     ({"InputTensor": {"Desc": None}}, "InputTensor.Desc", "None", OBJECT),
     ({"InputTensor": {"Desc": x_tensor(), "Flags": "NONE"}}, "InputTensor.Flags", "unknown", "Desc"),
-    ({"InputTensor": {"Desc": x_tensor(Sizes=[1, 0])}}, "InputTensor.Desc.Sizes[1]", "0", "1 to 4294967295"),
+    ({"InputTensor": {"Desc": x_tensor(Sizes=[1, 0])}}, "InputTensor.Desc.Sizes[1]", "0", SIZE),
     (
         {"OutputValueTensor": x_tensor(Flags="OWNED_BY_DML")},
         "OutputValueTensor.Flags",

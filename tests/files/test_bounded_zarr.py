@@ -177,7 +177,7 @@ def test_nothing_is_under_way_after_an_error(tmp_path: Path) -> None:
     async def under_way() -> int:
         return len(asyncio.all_tasks()) - 1
 
-    with pytest.raises(FileError, match="what cannot be read"):
+    with pytest.raises(FileError, match="unreadable data"):
         read(tmp_path)
     assert sync(under_way()) == 0
 

@@ -70,7 +70,8 @@ def test_bfloat16(tmp_path: Path) -> None:
 
 
 BAD = {
-    "empty": (b"", "does not begin as"),
+    "empty": (b"", "a file of 0 bytes; allowed: at least 10, where a header begins"),
+    "no version": (b"\x93NUMPY\x01", "a file of 7 bytes"),
     "magic": (b"\x93NUMPX" + header(described())[6:] + bytes(24), "does not begin as"),
     "version": (b"\x93NUMPY\x04\x00" + bytes(60), r"version 4\.0"),
     "short header": (header(described())[:30], "ends after 30 bytes"),

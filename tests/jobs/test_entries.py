@@ -136,8 +136,11 @@ def test_no_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         ('{"id": ["a"]}', "id: a list of 1; allowed: text"),
         ('{"inputs": "a.npy"}', "inputs: 'a.npy'; allowed: an object: a file, or numbers, for each array"),
         ('{"attrs": {"": 1}}', "attrs: an object; allowed: an object: a value for each argument"),
-        ('{"output": {}}', "output: an object; allowed: a file, or an object: a file for each result"),
-        ('{"output": {"values": 3}}', "output: an object; allowed: a file, or an object: a file for each result"),
+        ('{"output": {}}', "output: an object; allowed: a file, or an object: a file for each of some results"),
+        (
+            '{"output": {"values": 3}}',
+            "output: an object; allowed: a file, or an object: a file for each of some results",
+        ),
         ('{"glob": null}', "glob: null; allowed: a pattern"),
         ('{"files": "a.npy"}', "files: 'a.npy'; allowed: a list of files"),
         ('{"files": [""]}', "files: a list of 1; allowed: a list of files"),
@@ -182,7 +185,7 @@ def test_no_toml(tmp_path: Path, text: str | bytes, fault: str) -> None:
             "[[job]]\nop = 07:32:00",
             "op: 07:32:00; allowed: the name of an operator, a DxDispatch model or a saved index",
         ),
-        ("[[job]]\noutput = inf", "output: Infinity; allowed: a file, or an object: a file for each result"),
+        ("[[job]]\noutput = inf", "output: Infinity; allowed: a file, or an object: a file for each of some results"),
     ],
 )
 def test_toml_of_the_wrong_kind(tmp_path: Path, text: str, fault: str) -> None:
@@ -278,3 +281,9 @@ def test_repeated_names_are_found_in_linear_time() -> None:
     with pytest.raises(ValueError, match="'n999' twice"):
         _no_duplicates([*pairs, (Name("n999"), 0)])
     assert 0 < Name.comparisons < 100
+
+
+@pytest.mark.parametrize("jobs", [None, 3])
+def test_what_holds_no_jobs_is_refused(jobs: Any) -> None:
+    with pytest.raises(TypeError, match=rf"^jobs is {jobs}; allowed: a file, or a list of jobs$"):
+        read_jobs(jobs, None)

@@ -172,8 +172,8 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
                 "output: missing; allowed: a file to write",
             ],
         ),
-        ({"attrs": {"x": 1}}, ["attrs.x: also given in inputs; allowed: one of both"]),
-        ({"glob": "*", "files": ["a.npy"]}, ["files: given together with glob; allowed: one of both"]),
+        ({"attrs": {"x": 1}}, ["attrs.x: also given in inputs; allowed: one of the two"]),
+        ({"glob": "*", "files": ["a.npy"]}, ["files: given together with glob; allowed: one of the two"]),
         ({"inputs": {"x": {"name": "x"}}}, ["inputs.x.path: missing; allowed: a file"]),
         (
             {"inputs": {"x": {"path": "a", "nam": "x"}}},

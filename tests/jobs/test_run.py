@@ -314,11 +314,11 @@ def test_errors_can_be_pickled(tmp_path: Path) -> None:
         ({"timeout": float("nan")}, "timeout is nan; allowed: more than 0 seconds"),
         (
             {"timeout": 1, "executor": ThreadPoolExecutor()},
-            "timeout is given together with executor; allowed: one of both",
+            "timeout is given together with executor; allowed: one of the two",
         ),
         (
             {"timeout": 1, "scheduler": "tcp://127.0.0.1:9"},
-            "timeout is given together with scheduler; allowed: one of both",
+            "timeout is given together with scheduler; allowed: one of the two",
         ),
         ({"force": True, "retry_failed": True}, "force"),
         ({"executor": ThreadPoolExecutor(), "scheduler": "local"}, "executor is given together with scheduler"),

@@ -147,8 +147,9 @@ def test_stopped_once(
     assert 5 < done < COUNT
     assert len(log.read_bytes().splitlines()) == done == len(contents(jobs.parent / "out"))
     asked, summary = run.stderr.splitlines()
-    assert asked == f"dmlcpu: {number.name}: finishing what runs; once more to stop at once"
+    assert asked == f"dmlcpu: {number.name}: finishing the running jobs; send it again to stop at once"
     assert summary.startswith(f"dmlcpu: interrupted: {done} done, {COUNT - done} not run, in ")
+    assert summary.endswith(" s. Run the same command again to continue.")
     assert '"interrupted": true' in run.stdout
     again = commands.run("batch", jobs, "--log", log)
     first, last = again.stderr.splitlines()

@@ -18,7 +18,7 @@ def test_the_first_asks_and_the_second_stops(number: signal.Signals) -> None:
         assert not asked.is_set()
         signal.raise_signal(number)
         assert asked.is_set()
-        assert told == [f"{number.name}: finishing what runs; once more to stop at once"]
+        assert told == [f"{number.name}: finishing the running jobs; send it again to stop at once"]
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
     assert signal.getsignal(number) is before

@@ -14,6 +14,8 @@ from dmlcpu.errors import DmlError
 from dmlcpu.jobs import dispatch
 from dmlcpu.jobs.manifest import Manifest
 
+SLOWEST = "slowest, with the compilation of kernels:"
+
 
 def test_done_failed_stale_and_never_run(tmp_path: Path) -> None:
     save_inputs(tmp_path, 6)
@@ -29,8 +31,9 @@ def test_done_failed_stale_and_never_run(tmp_path: Path) -> None:
     before = contents(tmp_path)
     status = jobs_status(jobs)
     assert contents(tmp_path) == before
-    counts = (status.jobs, status.done, status.failed, status.stale, status.never_run, status.not_right)
+    counts = (status.jobs, status.done, status.failed, status.stale, status.never_run, status.invalid)
     assert counts == (11, 3, 4, 2, 1, 1)
+    assert status.not_right == status.invalid  # its older name
     assert status.errors == {
         "inputs.x: '...', which does not exist; allowed: a file": ["no0", "no1", "no2"],
         "attrs.k: 99; allowed: 0 to 16 (the elements along axis 1)": ["bad"],
@@ -39,7 +42,7 @@ def test_done_failed_stale_and_never_run(tmp_path: Path) -> None:
     seconds = [took for _, took in status.slowest]
     assert seconds == sorted(seconds, reverse=True)
     lines = str(status).splitlines()
-    assert lines[:2] == ["11 jobs: 3 done, 4 failed, 2 stale, 1 never run, 1 invalid", "slowest:"]
+    assert lines[:2] == ["11 jobs: 3 done, 4 failed, 2 stale, 1 never run, 1 invalid", SLOWEST]
     assert lines[7:9] == ["errors:", "  3 of: inputs.x: '...', which does not exist; allowed: a file (no0, no1, no2)"]
 
 
@@ -61,7 +64,7 @@ def test_jobs_with_the_id_of_another(tmp_path: Path) -> None:
         result = run_jobs(jobs, keep_going=True)
         assert (result.done + result.done_before, result.failed) == (1, 1)
         status = jobs_status(jobs)
-        assert (status.done, status.never_run, status.not_right, len(status.slowest)) == (1, 0, 1, 1)
+        assert (status.done, status.never_run, status.invalid, len(status.slowest)) == (1, 0, 1, 1)
 
 
 def test_a_file_that_was_only_touched(tmp_path: Path) -> None:

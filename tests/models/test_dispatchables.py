@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from dx_models import BOUND, OPERATOR_TYPES, Save, buffer, check_faults, matmul, scatter, tensor, top_k, zeros
 
-from dmlcpu.batch import load_model
+from dmlcpu.batch import ModelError, load_model
 
 ALL, TENSORS = "a resource: x, values, indices", "the tensors InputTensor, OutputValueTensor, OutputIndexTensor"
 TOPK, OWN = "$.dispatchables.topk", "its own memory"
@@ -50,7 +50,7 @@ TOP_K_FAULTS = [
         "allowed: a value: it has no default",
     ),
     ({f"{TOPK}.desc.AxisDirection": "SIDEWAYS"}, "'SIDEWAYS'; allowed: INCREASING, DECREASING"),
-    ({f"{TOPK}.desc.InputTensor.Sizes[2]": 0}, "0; allowed: 1 to 4294967295"),
+    ({f"{TOPK}.desc.InputTensor.Sizes[2]": 0}, "0; allowed: an integer from 1 to 4294967295"),
     (
         {f"{TOPK}.desc.InputTensor": {"Type": "BUFFER", "Desc": tensor("FLOAT31", 1, 1, 3, 4)}},
         f"{TOPK}.desc.InputTensor.Desc.DataType: 'FLOAT31'; "
@@ -160,3 +160,20 @@ def test_an_owned_tensor_may_be_written_over_later(save: Save) -> None:
     del model["commands"][0]["bindings"]["InputTensor"]
     model["commands"][0]["bindings"]["OutputTensor"] = "x"  # the operator has a copy
     load_model(save(model))
+
+
+def test_each_field_of_a_desc_has_its_own_fault(save: Save) -> None:
+    model = top_k()
+    desc = model["dispatchables"]["topk"]["desc"]
+    desc |= {"K": "five", "Axes": 3}
+    desc["InputTensor"]["Sizes"] = [1, "a"]
+    desc["OutputIndexTensor"]["DataType"] = "UINT"
+    with pytest.raises(ModelError) as caught:
+        load_model(save(model))
+    place = f"{TOPK}.desc."
+    assert [fault.path.removeprefix(place) for fault in caught.value.faults] == [
+        "InputTensor.Sizes[1]",
+        "OutputIndexTensor.DataType",
+        "K",
+        "Axes",
+    ]

@@ -9,6 +9,7 @@ from dx_models import ROWS, Save, buffer, dispatch, run, scatter, scatter_nd, te
 
 from dmlcpu import reference
 from dmlcpu.batch import RunError, Timing, load_model, run_model
+from dmlcpu.errors import DmlError
 from dmlcpu.models import runner as runner_module
 
 
@@ -21,6 +22,19 @@ def test_top_k(save: Save) -> None:
     ]
     assert [array.dtype.name for array in buffers.values()] == ["float32", "float32", "uint32"]
     np.testing.assert_array_equal(buffers["x"], ROWS)
+
+
+def test_a_path_is_no_model(save: Save) -> None:
+    path = save(top_k())
+    with pytest.raises(TypeError, match=r"^run_model: model is '.*\.json'; allowed: what load_model returns$"):
+        run_model(str(path))  # type: ignore[arg-type]
+
+
+def test_a_timing_of_no_runs_is_refused() -> None:
+    with pytest.raises(DmlError, match=r"^Timing: repeat is 0; allowed: an integer of at least 1$"):
+        Timing(repeat=0)
+    with pytest.raises(TypeError, match=r"^Timing: iterations is '2'; allowed: an integer$"):
+        Timing(iterations="2")  # type: ignore[arg-type]
 
 
 def test_scatter(save: Save) -> None:

@@ -125,15 +125,15 @@ REFUSED = [
     ),
     (
         {"b_tensor": tensor("INT8", 1, 2, 5, 4)},
-        "BTensor.Sizes is (1, 2, 5, 4); allowed: (1, 2, 3, 4) ({..., K, N}, ATensor being {..., M, K})",
+        "BTensor.Sizes is (1, 2, 5, 4); allowed: (1, 2, 3, 4) (a row for each column of ATensor)",
     ),
     (
         {"b_tensor": tensor("INT8", 1, 1, 3, 4)},
-        "BTensor.Sizes is (1, 1, 3, 4); allowed: (1, 2, 3, 4) ({..., K, N}, ATensor being {..., M, K})",
+        "BTensor.Sizes is (1, 1, 3, 4); allowed: (1, 2, 3, 4) (a row for each column of ATensor)",
     ),
     (
         {"output_tensor": tensor("INT8", 1, 2, 4, 2)},
-        "OutputTensor.Sizes is (1, 2, 4, 2); allowed: (1, 2, 2, 4) ({..., M, N})",
+        "OutputTensor.Sizes is (1, 2, 4, 2); allowed: (1, 2, 2, 4) (the rows of ATensor and the columns of BTensor)",
     ),
     (
         {"a_zero_point_tensor": tensor("UINT8", 3, 1)},

@@ -106,7 +106,7 @@ def check(jobs: Jobs, result: BatchResult | None) -> Iterator[str]:
     yield from (f"recorded as done: {wrong}" for id_ in done if (wrong := jobs.wrong(id_)))
     if recorded.exists():
         status = jobs_status(path)
-        if (status.done, status.stale, status.not_right) != (len(done), len(stale), 0):
+        if (status.done, status.stale, status.invalid) != (len(done), len(stale), 0):
             yield f"{len(done)} recorded as done, {len(stale)} changed, status: {status}"
     if result is None:
         return

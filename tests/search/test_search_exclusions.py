@@ -104,7 +104,7 @@ def test_refusals_name_the_search(index_class):
     vectors, queries, _ = INDICES[index_class]
     index, name = index_class(vectors), index_class.__name__
     for options, message in [
-        ({"exclude": [[1]]}, "exclude is 1 lists; allowed: a list of ints for each of the 6 queries"),
+        ({"exclude": [[1]]}, "exclude is 1 list; allowed: a list of ints for each of the 6 queries"),
         ({"exclude": [[1], [2], [3], [4], [5], [-6]]}, "exclude["),
         ({"mask": np.ones((5, 300), bool)}, "mask.shape is (5, 300); allowed: (300,) or (6, 300)"),
         ({"allowlist": [[1]] * 7}, "allowlist is 7 lists; allowed: a list of ints for each of the 6 queries"),

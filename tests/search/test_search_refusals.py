@@ -151,6 +151,13 @@ BAD = np.array([[1, 2, 3, 4], [1, np.nan, 3, 4]])
             "FloatIndex.add_with_ids: ids is given; allowed: None: the index has no ids",
         ),
         (lambda: FloatIndex(FLOATS, ids=[1, 2, 3]).add(FLOATS), "FloatIndex.add: ids is None; allowed: an id for"),
+        (
+            lambda: FloatIndex(FLOATS).search("a", 1),
+            "FloatIndex.search: queries is a scalar of <U1; allowed: a matrix (N, D)",
+        ),
+        (lambda: FloatIndex(FLOATS).search(FLOATS, 1, exclude=[[1]]), "exclude is 1 list; allowed: a list of ints"),
+        (lambda: FloatIndex(FLOATS[:, :1]).search(FLOATS, 1), ": the vectors of the index have 1 dimension"),
+        (lambda: semantic_search(FLOATS, FLOATS, score_function=3), "semantic_search: score_function is 3; allowed"),
         (lambda: knn(BYTES, FLOATS, 1), "FloatIndex.search: queries.dtype is int8; allowed: float32"),
         (lambda: knn(FLOATS, FLOATS, -1), "knn: k is -1; allowed: an integer of at least 0"),
         (lambda: knn(BYTES, BYTES, 1, rescore=2), "knn: rescore is 2; allowed: None: vectors are int8, not floats"),
@@ -165,6 +172,28 @@ def test_refusals(call, message):
     with pytest.raises(dmlcpu.DmlError) as caught:
         call()
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("index_class", [FloatIndex, Int8Index])
+def test_a_path_without_an_index_is_named_with_what_belongs_there(index_class, tmp_path):
+    name = index_class.__name__
+    expected = f"{name}.load: no such folder; allowed: a folder that {name}.save wrote"
+    with pytest.raises(FileNotFoundError, match=f"{expected}: .*nope") as caught:
+        index_class.load(tmp_path / "nope")
+    assert caught.value.filename == str(tmp_path / "nope")
+    for call in (index_class.load, index_class(FLOATS).save):
+        with pytest.raises(TypeError, match=rf"{name}\.{call.__name__}: path is None; allowed: the path of a folder"):
+            call(None)
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError) as error:
+        index_class(FLOATS).save(tmp_path / "file" / "x")
+    assert error.value.filename == str(tmp_path / "file" / "x")
+
+
+@pytest.mark.parametrize("call", [FloatIndex, lambda path: Int8Index(FLOATS, floats=path)])
+def test_a_path_without_vectors_is_named_with_what_belongs_there(call, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"(vectors|floats) names no file; allowed: a \.npy file: .*nope"):
+        call(str(tmp_path / "nope"))
 
 
 def test_a_refused_addition_adds_nothing():

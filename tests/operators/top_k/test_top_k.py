@@ -156,7 +156,7 @@ VALUES, INDICES = np.zeros((2, 1), np.float32), np.zeros((2, 1), np.int64)  # ne
         (
             {"x": X.astype(int), "k": [1, 2], "fill_value": 0.5},
             BindingError,
-            "fill_value is a list of float64; allowed: what int64 (x's type) holds",
+            "fill_value is 0.5; allowed: what int64 (x's type) holds",
         ),
         ({"x": 3.0}, DmlError, "x.ndim is 0; allowed: at least 1"),
         (
