@@ -11,7 +11,7 @@ from embedder import load_model, paragraphs
 from dmlcpu.search import FloatIndex
 
 QUESTIONS = [
-    "what happens when two elements are equal?",
+    "which index comes first if elements are equal?",
     "how do I run many files and resume after a failure?",
     "which environment variable sets the number of threads?",
 ]

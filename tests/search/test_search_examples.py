@@ -55,5 +55,5 @@ def test_texts_are_paragraphs_and_docstrings(script, tmp_path):
 @pytest.mark.filterwarnings("default")
 def test_questions_find_their_paragraphs(script, capsys):
     pytest.importorskip("wordllama")
-    script("texts.py")["main"](["what happens when two elements are equal?"])
+    script("texts.py")["main"](["which index comes first if elements are equal?"])
     assert "top_k.rst: **Ties go by index.**" in capsys.readouterr().out
