@@ -65,11 +65,7 @@ def by_bits(tensor: Any) -> Array:
 
 def bfloat16_of_tensors() -> np.dtype[Any]:
     """Return the type of an array over a tensor of torch.bfloat16."""
-    try:
-        import ml_dtypes
-    except ImportError as error:
-        raise ImportError("torch.bfloat16 needs the package ml_dtypes: pip install 'dmlcpu[torch]'") from error
-    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    dtype: np.dtype[Any] = np.dtype(optional("ml_dtypes", "torch.bfloat16 needs", "torch").bfloat16)
     return dtype
 
 
@@ -104,7 +100,7 @@ def named(name: str, what: str = "") -> np.dtype[Any]:
     """Return the type with a name in the package's table; what: named by the error if ml_dtypes is missing."""
     if name in np.sctypeDict:
         return np.dtype(name)
-    dtype: np.dtype[Any] = np.dtype(getattr(optional("ml_dtypes", f"{what or name} needs", "ml_dtypes"), name))
+    dtype: np.dtype[Any] = np.dtype(getattr(optional("ml_dtypes", f"{what or name} needs"), name))
     return dtype
 
 

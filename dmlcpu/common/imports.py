@@ -41,13 +41,19 @@ class MissingExtraError(ImportError):
 
 def extra(module: str) -> ModuleType:
     """Import a package of the ``cli`` extra."""
-    return optional(module, "the command line needs", "'dmlcpu[cli]'")
+    return optional(module, "the command line needs", "cli")
 
 
-def optional(module: str, needs: str, install: str) -> ModuleType:
-    """Import an optional package; `needs` begins the error, `install` is the argument for pip."""
+def install_command(extra: str) -> str:
+    """Return how an extra is installed, for messages; no package index has the package yet."""
+    return f"pip install '.[{extra}]' in a clone of dmlcpu"
+
+
+def optional(module: str, needs: str, extra: str = "") -> ModuleType:
+    """Import an optional package, which an extra or its own name installs; `needs` begins the error."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError:
         package = module.partition(".")[0]
-        raise MissingExtraError(f"{needs} the package {package}: pip install {install}") from None
+        how = install_command(extra) if extra else f"pip install {package}"
+        raise MissingExtraError(f"{needs} the package {package}: {how}") from None

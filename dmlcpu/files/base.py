@@ -173,7 +173,7 @@ def only_array(tensors: Mapping[str, Tensor], suffix: str) -> Tensor:
 
 def library(module: str, extra: str) -> ModuleType:
     """Import a library that an extra of the package installs."""
-    return optional(module, f"{extra} files need", f"'dmlcpu[{extra}]'")
+    return optional(module, f"{extra} files need", extra)
 
 
 def check_block(region: Region, block: Array, dtype: np.dtype[Any]) -> None:

@@ -198,7 +198,7 @@ def options_of(url: str) -> dict[str, Any]:
 
 
 def _package(name: str, url: str) -> ModuleType:
-    return optional(name, f"{url.partition('://')[0]}:// needs", "'dmlcpu[remote]'")
+    return optional(name, f"{url.partition('://')[0]}:// needs", "remote")
 
 
 @contextlib.contextmanager

@@ -144,7 +144,7 @@ class Processes(Workers):
 
 def check_loky() -> ModuleType:
     """Return loky, or raise ImportError."""
-    return optional("loky", "several processes need", "'dmlcpu[cli]'")
+    return optional("loky", "several processes need", "cli")
 
 
 def _start_trackers() -> None:
@@ -221,7 +221,7 @@ async def _stop_chunks(run: str) -> None:
 
 def check_cluster(address: str) -> ModuleType:
     """Return Dask's package, or refuse a cluster: ImportError without that, WorkerError without a scheduler."""
-    distributed = optional("distributed", "a cluster needs", "'dmlcpu[cluster]'")
+    distributed = optional("distributed", "a cluster needs", "cluster")
     addressing = distributed.comm.addressing
     try:  # a client that cannot connect may hang at exit
         protocol, place = addressing.parse_address(address)

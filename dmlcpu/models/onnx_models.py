@@ -12,7 +12,7 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.faults import listed
-from dmlcpu.common.imports import MissingExtraError
+from dmlcpu.common.imports import MissingExtraError, install_command
 from dmlcpu.common.regions import Tensor
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.errors import DmlError
@@ -96,7 +96,7 @@ def load_onnx_dispatchable(name: str, entry: dict[str, Any], files: Files, fault
     try:
         onnx, ours = map(importlib.import_module, ("onnx", "dmlcpu.interop.onnx"))
     except ImportError:
-        message = "a dispatchable of type onnx needs the package onnx: pip install 'dmlcpu[cli,onnx]'"
+        message = f"a dispatchable of type onnx needs the package onnx: {install_command('cli,onnx')}"
         raise MissingExtraError(message) from None
     start = time.perf_counter()
     try:

@@ -29,7 +29,7 @@ from dmlcpu.runtime.uninterrupted import uninterrupted
 _SPIN_NAME, _SPIN_COUNT = "GOMP_SPINCOUNT", "10000"
 _TBB = {"linux": "libtbb.so.12", "darwin": "libtbb.12.dylib", "win32": "tbb12.dll"}
 
-_ADVICE = "pip install dmlcpu[tbb]: of Numba's layers, TBB waits least for threads that are late"
+_ADVICE = "pip install '.[tbb]' in a clone of dmlcpu: of Numba's layers, TBB waits least for threads that are late"
 _ADVICE_LINUX = "do not set NUMBA_THREADING_LAYER: dmlcpu's own threads do not wait for threads that are late"
 
 _AWAKE = 1e-3  # seconds after a call for which its threads are taken to be awake

@@ -13,7 +13,7 @@ from dmlcpu.errors import DmlError
 from dmlcpu.runtime.threads import limit_threads
 from dmlcpu.search.float_index import FloatIndex
 
-optional("sklearn", "NeighborsTransformer needs", "'dmlcpu[sklearn]'")
+optional("sklearn", "NeighborsTransformer needs", "sklearn")
 
 from scipy.sparse import csr_matrix, issparse  # noqa: E402
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin  # noqa: E402

@@ -234,7 +234,7 @@ def test_no_tqdm(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("batch", "jobs.toml") == (
         2,
         [],
-        ["dmlcpu: the command line needs the package tqdm: pip install 'dmlcpu[cli]'"],
+        ["dmlcpu: the command line needs the package tqdm: pip install '.[cli]' in a clone of dmlcpu"],
     )
     assert run("batch", "jobs.toml", "--quiet") == (0, [], [])
 

@@ -128,5 +128,5 @@ def test_missing_extra(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -
     assert run("run", model) == (
         2,
         [],
-        ["dmlcpu: the command line needs the package jsonschema: pip install 'dmlcpu[cli]'"],
+        ["dmlcpu: the command line needs the package jsonschema: pip install '.[cli]' in a clone of dmlcpu"],
     )

@@ -62,5 +62,5 @@ def test_other_shells_have_the_same_commands(run: Run) -> None:
 
 def test_without_shtab(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
-    message = "dmlcpu: the command line needs the package shtab: pip install 'dmlcpu[cli]'"
+    message = "dmlcpu: the command line needs the package shtab: pip install '.[cli]' in a clone of dmlcpu"
     assert run("--print-completion", "bash") == (2, [], [message])

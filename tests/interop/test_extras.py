@@ -24,7 +24,7 @@ def test_import_without_the_package_names_the_extra(extra):
     except ImportError as error:
         print(error)
     """
-    message = f"dmlcpu.interop.{extra} needs the package {extra}: pip install 'dmlcpu[{extra}]'"
+    message = f"dmlcpu.interop.{extra} needs the package {extra}: pip install '.[{extra}]' in a clone of dmlcpu"
     assert run(code).strip() == message
 
 
@@ -45,7 +45,7 @@ def test_an_attribute_without_the_package_names_the_extra(extra):
     except ImportError as error:
         print(error)
     """
-    message = f"dmlcpu.interop.{extra} needs the package {extra}: pip install 'dmlcpu[{extra}]'"
+    message = f"dmlcpu.interop.{extra} needs the package {extra}: pip install '.[{extra}]' in a clone of dmlcpu"
     assert run(code).splitlines() == [f"module 'dmlcpu.interop' has no attribute '{extra}' here: {message}", message]
 
 

@@ -147,7 +147,7 @@ def test_faults_name_the_url(tmp_path: Path, server: Server, monkeypatch: pytest
     assert fault.startswith(f"glob: '{server.url}/*.npy': reading failed (503")
     server.broken = 0
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    needs = "http:// needs the package fsspec: pip install 'dmlcpu[remote]'"
+    needs = "http:// needs the package fsspec: pip install '.[remote]' in a clone of dmlcpu"
     assert faults(tmp_path, job) == [f"inputs.x: '{url}': {needs}; a file that can be read"]
     [fault] = faults(tmp_path, {"op": "top_k", "glob": f"{server.url}/*.npy", "output": "{stem}.npz"})
     assert needs in fault

@@ -152,7 +152,7 @@ def test_a_missing_extra_is_named(
 ) -> None:
     path = save(gemm(folder))
     monkeypatch.setitem(sys.modules, missing, None)
-    message = "a dispatchable of type onnx needs the package onnx: pip install 'dmlcpu[cli,onnx]'"
+    message = "a dispatchable of type onnx needs the package onnx: pip install '.[cli,onnx]' in a clone of dmlcpu"
     with pytest.raises(MissingExtraError) as caught:
         load_model(path)
     assert str(caught.value) == message

@@ -1,9 +1,11 @@
 """ONNX: whole models, in ONNX Runtime or on these kernels, and operators for ONNX's reference evaluator."""
 
+from dmlcpu.common.imports import install_command
+
 try:
     import onnx.reference  # noqa: F401
 except ImportError as error:
-    raise ImportError("dmlcpu.interop.onnx needs the package onnx: pip install 'dmlcpu[onnx]'") from error
+    raise ImportError(f"dmlcpu.interop.onnx needs the package onnx: {install_command('onnx')}") from error
 
 from dmlcpu.interop.onnx.backend import Backend, BackendRep, Tensor
 from dmlcpu.interop.onnx.ops import OPS

@@ -1,9 +1,11 @@
 """PyTorch: its operators on dmlcpu's kernels (`enable`), and custom operators (``torch.ops.dmlcpu``)."""
 
+from dmlcpu.common.imports import install_command
+
 try:
     import torch as _torch
 except ImportError as error:
-    raise ImportError("dmlcpu.interop.torch needs the package torch: pip install 'dmlcpu[torch]'") from error
+    raise ImportError(f"dmlcpu.interop.torch needs the package torch: {install_command('torch')}") from error
 if not hasattr(_torch.library, "get_kernel"):
     raise ImportError(f"dmlcpu.interop.torch needs torch 2.9 or newer; this is {_torch.__version__}")
 
