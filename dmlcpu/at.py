@@ -146,6 +146,9 @@ class Limits(NamedTuple):
 
 
 LIMITS = Limits()
+# Codes of the types other than the number's own in which sums are the same. (Integers and uint64 are added as float64.)
+_SUMS_ALIKE = {int: "bBhHiIefd", float: "ef"}
+_SMALL = 2048  # integers up to it are exact in float16
 _BLOCK = 1 << 18  # small integers converted to int64 at a time: they stay in the second-level cache
 
 
@@ -155,6 +158,8 @@ def _apply(name: str, reduction: str, ufunc: np.ufunc | None, x: Any, indices: A
         raise TypeError(f"{name}: x is {type(x).__name__}; allowed: a numpy.ndarray")
     if not x.flags.writeable:  # ufunc.at would write to it
         raise BindingError(name, "x", "read-only", "an array that can be written to")
+    if ufunc and type(updates) in _SUMS_ALIKE:
+        updates = _in_type_of(x, updates)
     if type(x) is np.ndarray and _are_few(indices, x):
         _apply_by_numpy(ufunc, x, indices, updates)  # at once: such calls take NumPy a microsecond
         return
@@ -174,6 +179,20 @@ def _apply(name: str, reduction: str, ufunc: np.ufunc | None, x: Any, indices: A
         ufunc.at(x[:0], np.zeros(0, np.intp), np.asarray(updates)[:0])
         updates = np.broadcast_to(updates, np.shape(x[indices]))
     _apply_by_numpy(ufunc, x, indices, updates)
+
+
+def _in_type_of(x: Array, number: float) -> Any:
+    """Return a small number in x's type, if all sums are the same. NumPy converts others anew for each index.
+
+    (1 to 3,000 elements of int32: 280 us; np.int32(1): 6 us.)
+    """
+    if x.dtype.char not in _SUMS_ALIKE[type(number)] or not -_SMALL <= number <= _SMALL:
+        return number
+    try:
+        typed = x.dtype.type(number)
+    except (OverflowError, FloatingPointError):  # negative for an unsigned type; tiny
+        return number
+    return typed if typed.item() == number else number
 
 
 def _are_few(indices: Any, x: Array) -> bool:

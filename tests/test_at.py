@@ -321,13 +321,43 @@ def test_small_calls_are_left_to_numpy(monkeypatch, calls, ours, x, count, pays)
 NUMBERS = [1, 0.5, 0.1, -3, 300, True, 2**40, np.float32(0.1), np.uint8(200), np.int64(-1)]
 
 
+SMALL_NUMBERS = [0, -0.0, 2047, 2048, -2048, 2049, 1e-50, 1e-5, 0.25, -1.5, np.nan, np.inf]
+
+
 @PAIRS
 @pytest.mark.parametrize("dtype", [t for t in NUMERIC_TYPES if t.name != "bfloat16"], ids=str)
-@pytest.mark.parametrize("update", NUMBERS, ids=repr)
+@pytest.mark.parametrize("update", [*NUMBERS, *SMALL_NUMBERS], ids=repr)
 def test_numbers(ours, numpys, dtype, update):
     """In ufunc.at, NumPy does not convert them to x's type."""
     x = random_bits(np.random.default_rng(8), (50, 3), dtype)
     check_or_same_error(ours, numpys, x, np.arange(60) % 50, update)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "update", "expected"),
+    [
+        ("int32", 1, np.int32),
+        ("uint32", 7, np.uint32),
+        ("uint64", 7, int),
+        ("float32", 1, np.float32),
+        ("float32", 0.5, np.float32),
+        ("float16", -2048, np.float16),
+        ("int8", 300, int),
+        ("uint8", -1, int),
+        ("float32", 0.1, float),
+        ("int64", 0.5, float),
+        ("int64", 1, int),
+        ("complex64", 1, int),
+    ],
+)
+def test_small_numbers_have_the_type_of_x(monkeypatch, dtype, update, expected):
+    """NumPy converts others anew for each index."""
+    monkeypatch.undo()
+    given = []
+    monkeypatch.setattr(at, "_apply_by_numpy", lambda ufunc, x, indices, updates: given.append(updates))
+    dmlcpu.add_at(np.zeros(3, dtype), np.zeros(5, int), update)
+    assert type(given[0]) is expected
+    assert given[0] == update
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", "float64", "U3", object], ids=str)

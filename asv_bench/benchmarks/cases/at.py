@@ -1,5 +1,6 @@
 """Cases of NumPy's ufunc.at and of assignment, in place, which the other libraries do not have."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,11 +24,13 @@ class AtCase(Case):
     coordinates: int = 1
     reduction: str = "add"  # "none" assigns
     dtype: str = "float32"
+    number: int | None = None  # the update of all indices, instead of an array
 
     def __str__(self):
         slices = "" if self.coordinates == len(self.shape) else f" of {by(self.shape[self.coordinates :])}"
         how = {"add": "add.at", "max": "maximum.at", "none": "assign"}[self.reduction]
-        return f"{how} {self.updates}{slices} into {by(self.shape)} {self.dtype}"
+        what = "" if self.number is None else f" by the number {self.number}"
+        return f"{how} {self.updates}{slices} into {by(self.shape)} {self.dtype}{what}"
 
     def shrunk(self):
         # No two cases become the same one, whose call would be built once.
@@ -38,15 +41,17 @@ class AtCase(Case):
         """Return x, indices, updates."""
         rng = np.random.default_rng(0)
         indices = tuple(rng.integers(0, n, self.updates) for n in self.shape[: self.coordinates])
-        updates = rng.random((self.updates, *self.shape[self.coordinates :]), np.float32)
-        return np.zeros(self.shape, self.dtype), indices if len(indices) > 1 else indices[0], updates.astype(self.dtype)
+        updates = rng.random((self.updates, *self.shape[self.coordinates :]), np.float32).astype(self.dtype)
+        updates = updates if self.number is None else self.number
+        return np.zeros(self.shape, self.dtype), indices if len(indices) > 1 else indices[0], updates
 
     def work(self, results):
         """In place, updates and indices are read, and what they meet is read and written."""
-        x, indices, updates = self.inputs()
+        x, indices, _ = self.inputs()
         index_bytes = sum(each.nbytes for each in (indices if isinstance(indices, tuple) else (indices,)))
-        places = 2 * min(updates.nbytes, x.nbytes)
-        return index_bytes + updates.nbytes + (places), "bytes"
+        update_bytes = math.prod((self.updates, *self.shape[self.coordinates :])) * x.itemsize
+        read = update_bytes if self.number is None else 0
+        return index_bytes + read + 2 * min(update_bytes, x.nbytes), "bytes"
 
     def expected(self, calls):
         call = self.numpy()
@@ -86,5 +91,7 @@ SHAPES = table(
     AtCase((1_000_000,), 1_000_000, reduction="none"),
     AtCase((10_000, 64), 10),
     AtCase((1_000,), 10),
+    AtCase((10_000,), 3_000, dtype="int32", number=1),
+    AtCase((1_000_000,), 1_000_000, dtype="int32", number=1),
 )
 TABLES = {"at": SHAPES}
