@@ -134,6 +134,8 @@ NUMPY = [
     Row("``add.at``: 100,000 rows of 64 into 10,000", "at", "add.at 100000 of 64 into 10000x64 float32"),
     Row("``add.at``: 1,000,000 pairs of indices into 1,000 x 1,000", "at", "add.at 1000000 into 1000x1000 float32"),
     Row("``add.at``: 1,000,000 elements into 1,000,000", "at", "add.at 1000000 into 1000000 float32"),
+    Row("``add.at``: 1,000,000 times the number 1, int32", "at", "add.at 1000000 into 1000000 int32 by the number 1"),
+    Row("``add.at``: 3,000 times the number 1, int32", "at", "add.at 3000 into 10000 int32 by the number 1"),
     Row("``maximum.at``: 100,000 rows of 64 into 10,000", "at", "maximum.at 100000 of 64 into 10000x64 float32"),
     Row("``add.at``: 10 elements into 1,000", "at", "add.at 10 into 1000 float32"),
 ]
@@ -191,12 +193,13 @@ def _searches(vectors):
 
 SENTENCES = {
     "front-sentence": Sentence(
-        "``top_k`` is {numpy} as fast as NumPy, {onnxruntime} as fast as ONNX Runtime and {torch} as fast as PyTorch.",
+        "In the two calls of the chart, ``top_k`` is {numpy} as fast as NumPy, {onnxruntime} as fast as ONNX Runtime and {torch} as fast "
+        "as PyTorch.",
         {peer: Ratio([row for row in FRONT if "top_k" in row.label], (peer,)) for peer in _PEERS},
     ),
     "numpy-slower": Sentence(
-        "NumPy takes {many} as long as ``add_at`` to add 1,000,000 single elements to an array of 1,000,000, and {few} "
-        "as long to add 10 elements to one of 1,000.",
+        "NumPy takes {many} as long as ``add_at`` to add an array of 1,000,000 elements to single elements of 1,000,000, "
+        "and {few} as long to add 10 elements to one of 1,000.",
         {
             "many": Ratio(_numpy("``add.at``: 1,000,000 elements into 1,000,000"), ("numpy",)),
             "few": Ratio(_numpy("``add.at``: 10 elements into 1,000"), ("numpy",)),

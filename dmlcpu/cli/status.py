@@ -6,7 +6,7 @@ import json
 
 from dmlcpu.cli.shared import DONE, FAILED, REFUSED, complain, show
 
-SUMMARY = "show which jobs of a file are done, have failed, are stale or were never run"
+SUMMARY = "show which jobs of a file are done, have failed, are stale or have not run"
 EPILOG = """\
 JOBS is a file as for `dmlcpu batch`. A stale job is done, but would run again, because
 one of its files or arguments has changed. The command runs no jobs; another process may

@@ -31,7 +31,7 @@ class JobsStatus:
     stale : int
         How many are done but would run again, because the job, an input, an output or the operator's version changed.
     never_run : int
-        How many have no outcome.
+        How many have no outcome: they have not run, or a run with `force` ended before them.
     invalid : int
         How many are invalid, or share an id or an output with another job: `plan_jobs` returns the errors.
         `not_right` is an older name of it.
@@ -57,7 +57,7 @@ class JobsStatus:
         return self.invalid
 
     def __str__(self) -> str:
-        words = {"done": "done", "failed": "failed", "stale": "stale", "never_run": "never run", "invalid": "invalid"}
+        words = {"done": "done", "failed": "failed", "stale": "stale", "never_run": "not run", "invalid": "invalid"}
         counts = [f"{count} {word}" for name, word in words.items() if (count := getattr(self, name))]
         jobs = "1 job" if self.jobs == 1 else f"{self.jobs} jobs"
         lines = [f"{jobs}: {', '.join(counts) or 'none'}"]

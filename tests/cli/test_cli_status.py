@@ -19,7 +19,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("jobs")
 def test_status(run: Run) -> None:
-    assert run("status", "jobs.jsonl") == (1, ["2 jobs: 2 never run"], [])
+    assert run("status", "jobs.jsonl") == (1, ["2 jobs: 2 not run"], [])
     run("batch", "jobs.jsonl", "--keep-going")
     code, out, err = run("status", "jobs.jsonl")
     assert (code, out[:2], out[3], err) == (

@@ -21,7 +21,7 @@ def test_done_failed_stale_and_never_run(tmp_path: Path) -> None:
     save_inputs(tmp_path, 6)
     missing = [best(f"no{number}") for number in range(3)]
     jobs = save_jobs(tmp_path, [*each_best(6), *missing, best("bad", k=99, inputs={"x": "in/0000.npy"})])
-    assert str(jobs_status(jobs)) == "10 jobs: 10 never run"
+    assert str(jobs_status(jobs)) == "10 jobs: 10 not run"
     run_jobs(jobs, keep_going=True)
     (tmp_path / "in" / "0001.npy").touch()
     (tmp_path / "out" / "0002.npz").unlink()
@@ -42,7 +42,7 @@ def test_done_failed_stale_and_never_run(tmp_path: Path) -> None:
     seconds = [took for _, took in status.slowest]
     assert seconds == sorted(seconds, reverse=True)
     lines = str(status).splitlines()
-    assert lines[:2] == ["11 jobs: 3 done, 4 failed, 2 stale, 1 never run, 1 invalid", SLOWEST]
+    assert lines[:2] == ["11 jobs: 3 done, 4 failed, 2 stale, 1 not run, 1 invalid", SLOWEST]
     assert lines[7:9] == ["errors:", "  3 of: inputs.x: '...', which does not exist; allowed: a file (no0, no1, no2)"]
 
 
@@ -112,7 +112,7 @@ def test_jobs_without_a_manifest(tmp_path: Path) -> None:
     with pytest.raises(DmlError, match="jobs_status: manifest is missing; allowed: a file"):
         jobs_status(each_best(1), directory=tmp_path)
     kept = tmp_path / "kept"
-    assert str(jobs_status(each_best(1), directory=tmp_path, manifest=kept)) == "1 job: 1 never run"
+    assert str(jobs_status(each_best(1), directory=tmp_path, manifest=kept)) == "1 job: 1 not run"
     assert not kept.exists()
     with pytest.raises(JobsError):
         jobs_status(save_jobs(tmp_path, []))
