@@ -142,7 +142,7 @@ def test_knn(neighbours, used, run_knn, tmp_path):
     votes = np.stack([np.bincount(row, minlength=10) for row in digits])
     right = int((votes.argmax(axis=1) == load("queries_labels")).sum())
     assert right == 285  # as the docstring promises
-    assert lines[0] == "297 queries, 1500 stored images of 64 pixels, 5 neighbours"
+    assert lines[0] == "297 queries, 1500 stored images of 64 pixels, 5 neighbors"
     assert [line.split()[0] for line in lines[1:5]] == ["pack_b", "quantized_matmul", "top_k", "scatter_nd"]
     assert lines[6:] == [
         f"accuracy: {right / 297:.1%} ({right} of 297)",

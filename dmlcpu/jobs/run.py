@@ -69,7 +69,7 @@ class BatchResult:
     jobs : int
         How many jobs there are.
     done_before : int
-        How many an earlier run has done, and have not changed.
+        How many were done by an earlier run and have not changed since.
     left_out : int
         With `retry_failed`, how many were skipped because they are not recorded as failed; otherwise 0.
     done : int

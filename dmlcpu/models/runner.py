@@ -57,7 +57,7 @@ class Timing:
     repeat : int, default 1
         How often a sample runs the operator; its time is divided by this number.
     milliseconds : float, optional
-        Take samples until this time has passed, and at least one, instead of `iterations`.
+        Take samples until this time has passed, at least one. `iterations` is then ignored.
     warmup_samples : int, default 1
         The number of *cold* samples: the first ones, which the median leaves out. The others are *hot*; the last sample
         is always hot.

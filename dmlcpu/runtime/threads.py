@@ -255,14 +255,14 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def get_num_threads() -> int:
-    """Return how many threads were asked for: calls use no more, and no more than there are processors.
+    """Return the limit that is set for the threads of a call. A call never uses more threads than there are processors.
 
     Returns
     -------
     int
-        What `set_num_threads` was given; else the environment's ``DMLCPU_NUM_THREADS``; else
-        ``NUMBA_NUM_THREADS``; else one for each core this process may run on, and no more than its CPU quota
-        (cgroups), rounded up, nor than ``OMP_NUM_THREADS``. The machine is looked at once, by the first call.
+        The argument of `set_num_threads`. If it was not called, the environment variable ``DMLCPU_NUM_THREADS``, or
+        else ``NUMBA_NUM_THREADS``. If none of these is set, the number of cores that this process may run on, limited
+        by its CPU quota (cgroups; rounded up) and by ``OMP_NUM_THREADS``. The first call determines this number.
 
     Examples
     --------
@@ -277,8 +277,8 @@ def get_num_threads() -> int:
 def set_num_threads(n: int) -> None:
     """Let operators use at most `n` threads, in this process, from the next call on.
 
-    Numba's own setting is left alone, and results do not depend on the number. Calls use no more threads than the
-    process had processors at its first call.
+    Numba's own setting does not change, and results do not depend on the number. Calls never use more threads than the
+    number of processors that the process had at its first call.
 
     Parameters
     ----------

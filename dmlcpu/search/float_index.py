@@ -28,10 +28,10 @@ _log = logging.getLogger("dmlcpu")
 class FloatIndex(Index):
     """Exact search among float vectors, in a fraction of a flat index's time.
 
-    The k best vectors are those with the best float64 scores, which the notes define, for any data. In addition to the
-    floats, the index keeps a code of one byte for each number. Codes bound the score of each vector: a search scores
-    the vectors with the best bounds, and continues until the bounds prove that no other vector belongs to the result.
-    Codes affect only the time of a search, never its result.
+    A search returns the k vectors with the best float64 scores, for any data; the notes define the scores. In addition
+    to the floats, the index keeps a code of one byte for each number. Codes bound the score of each vector: a search
+    scores the vectors with the best bounds, and continues until the bounds prove that no other vector belongs to the
+    result. Codes affect only the time of a search, never its result.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ class FloatIndex(Index):
     any number of threads, and in any batch of queries.
 
     Codes take D + 8 bytes a vector, D + 16 for "cosine". If codes do not help 64 queries, because vectors form distant
-    groups or many are equal, the index encodes them again, which takes as much memory again. docs/exact_search.rst
-    proves the bounds.
+    groups or many are equal, the index encodes the vectors again, which takes as much memory again.
+    docs/exact_search.rst proves the bounds.
 
     Examples
     --------

@@ -152,7 +152,7 @@ class Index:
         return index
 
     def train(self, vectors: "ArrayLike") -> None:
-        """Do nothing, as an index needs no training. Programs written for FAISS may call it."""
+        """Do nothing, because an index needs no training. Programs written for FAISS may call it."""
 
     def remove_ids(self, ids: "ArrayLike") -> int:
         """Remove vectors, and return how many were removed. The positions of later vectors decrease.
@@ -231,7 +231,7 @@ class Index:
         return self._vectors_at(operator, "ids", as_ids(operator, "ids", ids))
 
     def reconstruct_n(self, i0: int = 0, ni: int = -1) -> "Array":
-        """Return `ni` vectors from position `i0` on, shape (ni, D); -1: all of these. See `reconstruct`."""
+        """Return `ni` vectors from position `i0` on, shape (ni, D); with -1, all from there on. See `reconstruct`."""
         operator = f"{self.name}.reconstruct_n"
         stored, first, count = self.stored, as_count(operator, "i0", i0), as_integer(operator, "ni", ni)
         last = len(stored) if count == -1 else first + count

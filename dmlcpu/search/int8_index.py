@@ -70,7 +70,8 @@ class Int8Index(Index):
     Warns
     -----
     UserWarning
-        If bytes find less than 90 % of the nearest vectors of a sample; 1,024 float vectors or more are sampled.
+        If bytes find less than 90 % of the nearest vectors, measured on a sample of 1,024. Byte vectors, and fewer than
+        1,024 float vectors, are not measured.
 
     See Also
     --------
@@ -127,7 +128,7 @@ class Int8Index(Index):
 
     @property
     def has_floats(self) -> bool:
-        """Whether the index has the vectors as floats, to rescore with."""
+        """Whether the index also has the vectors as floats, for rescoring."""
         return self.stored.floats is not None
 
     def search(

@@ -1,4 +1,4 @@
-"""Classify handwritten digits by their five nearest neighbours, in 8 bits, with three operators.
+"""Classify handwritten digits by their five nearest neighbors, in 8 bits, with three operators.
 
     python knn.py
 
@@ -24,7 +24,7 @@ def main():
     args = parse_arguments()
     stored, stored_scale, stored_labels = load("stored")
     queries, queries_scale, queries_labels = load("queries")
-    print(f"{len(queries)} queries, {len(stored)} stored images of {stored.shape[1]} pixels, {K} neighbours")
+    print(f"{len(queries)} queries, {len(stored)} stored images of {stored.shape[1]} pixels, {K} neighbors")
 
     # The stored images are the same for all queries, so they are packed once.
     packed = timed("pack_b", lambda: dmlcpu.pack_b(stored.T))

@@ -1,7 +1,7 @@
 """Search the documentation of this package: print the paragraphs that are most similar to a question.
 
 pip install wordllama
-python texts.py "which neighbours are returned on ties?"
+python texts.py "which neighbors are returned on ties?"
 """
 
 import sys
