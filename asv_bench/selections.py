@@ -193,13 +193,13 @@ def _searches(vectors):
 
 SENTENCES = {
     "front-sentence": Sentence(
-        "In the two calls of the chart, ``top_k`` is {numpy} as fast as NumPy, {onnxruntime} as fast as ONNX Runtime and {torch} as fast "
-        "as PyTorch.",
+        "In the two calls of the chart, ``top_k`` is {numpy} as fast as NumPy, {onnxruntime} as fast as ONNX Runtime "
+        "and {torch} as fast as PyTorch.",
         {peer: Ratio([row for row in FRONT if "top_k" in row.label], (peer,)) for peer in _PEERS},
     ),
     "numpy-slower": Sentence(
-        "NumPy takes {many} as long as ``add_at`` to add an array of 1,000,000 elements to single elements of 1,000,000, "
-        "and {few} as long to add 10 elements to one of 1,000.",
+        "NumPy takes {many} as long as ``add_at`` to add an array of 1,000,000 elements to single elements of "
+        "1,000,000, and {few} as long to add 10 elements to one of 1,000.",
         {
             "many": Ratio(_numpy("``add.at``: 1,000,000 elements into 1,000,000"), ("numpy",)),
             "few": Ratio(_numpy("``add.at``: 10 elements into 1,000"), ("numpy",)),

@@ -36,7 +36,13 @@ def parse_arguments(arguments):
     parser.add_argument("base", metavar="BASE", help="a commit")
     parser.add_argument("head", metavar="HEAD", nargs="?", default="HEAD", help="another; default: the one checked out")
     parser.add_argument("--all", action="store_true", help="time cases of all operators, whatever was changed")
-    parser.add_argument("--tables", nargs="+", default=(), metavar="TABLE", help="only cases of these tables, which compare.py --help lists")
+    parser.add_argument(
+        "--tables",
+        nargs="+",
+        default=(),
+        metavar="TABLE",
+        help="only cases of these tables, which compare.py --help lists",
+    )
     parser.add_argument(
         "--cases", default="", metavar="TEXT", help="instead of the representative cases all whose name contains this"
     )
