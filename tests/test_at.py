@@ -321,11 +321,27 @@ def test_small_calls_are_left_to_numpy(monkeypatch, calls, ours, x, count, pays)
 NUMBERS = [1, 0.5, 0.1, -3, 300, True, 2**40, np.float32(0.1), np.uint8(200), np.int64(-1)]
 
 
+PLAIN_TYPES = [t for t in NUMERIC_TYPES if t.name != "bfloat16"]
+
+
+@PAIRS
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+@pytest.mark.parametrize("limits", [ALWAYS, NEVER], ids=["kernels", "NumPy"])
+@pytest.mark.parametrize("dtype", PLAIN_TYPES, ids=str)
+@pytest.mark.parametrize("given", PLAIN_TYPES, ids=str)
+def test_arrays_of_other_types(monkeypatch, ours, numpys, limits, dtype, given):
+    """Those that are computed alike are converted once."""
+    monkeypatch.setattr(at, "LIMITS", limits)
+    rng = np.random.default_rng(9)
+    x, updates = random_bits(rng, (50,), dtype), random_bits(rng, (60,), given)
+    check_or_same_error(ours, numpys, x, np.arange(60) % 50, updates)
+
+
 SMALL_NUMBERS = [0, -0.0, 2047, 2048, -2048, 2049, 1e-50, 1e-5, 0.25, -1.5, np.nan, np.inf]
 
 
 @PAIRS
-@pytest.mark.parametrize("dtype", [t for t in NUMERIC_TYPES if t.name != "bfloat16"], ids=str)
+@pytest.mark.parametrize("dtype", PLAIN_TYPES, ids=str)
 @pytest.mark.parametrize("update", [*NUMBERS, *SMALL_NUMBERS], ids=repr)
 def test_numbers(ours, numpys, dtype, update):
     """In ufunc.at, NumPy does not convert them to x's type."""
@@ -348,16 +364,21 @@ def test_numbers(ours, numpys, dtype, update):
         ("int64", 0.5, float),
         ("int64", 1, int),
         ("complex64", 1, int),
+        ("int32", np.arange(5), np.int32),
+        ("float32", np.arange(5, dtype=np.int16), np.float32),
+        ("float32", np.arange(5), np.int64),
+        ("float32", np.arange(5.0), np.float64),
+        ("uint32", np.arange(5), np.int64),
     ],
 )
-def test_small_numbers_have_the_type_of_x(monkeypatch, dtype, update, expected):
+def test_updates_that_sum_alike_have_the_type_of_x(monkeypatch, dtype, update, expected):
     """NumPy converts others anew for each index."""
     monkeypatch.undo()
     given = []
     monkeypatch.setattr(at, "_apply_by_numpy", lambda ufunc, x, indices, updates: given.append(updates))
     dmlcpu.add_at(np.zeros(3, dtype), np.zeros(5, int), update)
-    assert type(given[0]) is expected
-    assert given[0] == update
+    assert type(np.ravel(given[0])[0] if isinstance(given[0], np.ndarray) else given[0]) is expected
+    np.testing.assert_array_equal(given[0], update)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", "float64", "U3", object], ids=str)
