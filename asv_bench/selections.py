@@ -193,8 +193,8 @@ def _searches(vectors):
 
 SENTENCES = {
     "front-sentence": Sentence(
-        "In the two calls of the chart, ``top_k`` is {numpy} as fast as NumPy, {onnxruntime} as fast as ONNX Runtime "
-        "and {torch} as fast as PyTorch.",
+        "``top_k`` is {numpy} as fast as NumPy, {onnxruntime} as fast as ONNX Runtime and {torch} as fast as PyTorch "
+        "in the two calls of the chart.",
         {peer: Ratio([row for row in FRONT if "top_k" in row.label], (peer,)) for peer in _PEERS},
     ),
     "numpy-slower": Sentence(
