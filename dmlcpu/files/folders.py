@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dmlcpu.common.cleanup import OnFailure
-from dmlcpu.files.targets import OLD, PART, TEMPORARY, Writer, fail, sync_folder
+from dmlcpu.files.targets import OLD, PART, TEMPORARY, Writer, fail, file_of, sync_folder
 
 try:
     import fcntl
@@ -37,7 +37,8 @@ class FolderWriter(Writer):
         # Another program may have removed the folder; what is written later is then in a new folder of this name.
         for name in self._needed:
             os.stat(os.path.join(self._temporary, name))
-        put_folder(self._temporary, self._target)
+        put_folder(self._temporary, self.target)
+        self.placed = file_of(os.stat(self.target))
         self._leave()
 
     def discard(self) -> None:

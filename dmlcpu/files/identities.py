@@ -54,6 +54,10 @@ def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = Fal
     return {"size": size, "mtime_ns": mtime, "ctime_ns": ctime}
 
 
+def _tick(when: int) -> int:
+    return _TICK if when % 1_000_000_000 else _WHOLE_SECONDS
+
+
 def differs(before: Any, now: Mapping[str, Any], *, same_place: bool) -> bool:
     """Return whether a file has changed, judged by the fields known now; without `same_place` one may be a copy."""
     if not isinstance(before, dict):
@@ -67,10 +71,17 @@ def _left(states: Iterable[os.stat_result]) -> float:
     now, left = time.time_ns(), 0
     for status in states:
         for when in (status.st_mtime_ns, status.st_ctime_ns):
-            tick = _TICK if when % 1_000_000_000 else _WHOLE_SECONDS
+            tick = _tick(when)
             if -tick < now - when < tick:
                 left = max(left, when + tick - now)
     return left / 1e9
+
+
+def until_read_again(times: Iterable[int], begun: int) -> float | None:
+    """Return None if no file with these times has changed since `begun`, else the seconds until a new read is sure."""
+    now = time.time_ns()
+    left = [when + tick - now for when in times if begun - (tick := _tick(when)) < when < now + tick]
+    return max(0, *left) / 1e9 if left else None
 
 
 def _within(folder: Path) -> Iterator[tuple[str, Path]]:

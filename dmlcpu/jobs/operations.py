@@ -16,6 +16,7 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Estimate, Sink
 from dmlcpu.files.base import Format
 from dmlcpu.files.formats import INDEX
+from dmlcpu.files.identities import until_read_again
 from dmlcpu.operators.table import OPERATORS
 
 BUILD = "build_index"
@@ -102,8 +103,12 @@ def _loaded(path: Path) -> Operation:
         begun = time.time_ns()
         operation: Operation = _entered(str(path))(path)
         state = _state(path, operation)
-        if state and max(changed for *_, changed in state) < begun:  # no file has changed while it was read
+        left = until_read_again((when for each in state or () for when in each[2:]), begun)
+        if state and left is None:
             break
+        time.sleep(left or 0)
+    else:
+        state = None  # it may not be what the files hold: the next time it is read again
     if len(_kept) >= _MOST_KEPT:
         _kept.clear()
     _kept[path] = state, operation

@@ -19,7 +19,7 @@ from dmlcpu.errors import DmlError
 from dmlcpu.files import FileError, Identity, Writer, create, identity
 from dmlcpu.files.identities import differs
 from dmlcpu.files.remote import located
-from dmlcpu.files.targets import sync_folder
+from dmlcpu.files.targets import file_of, sync_folder
 from dmlcpu.files.web import patience
 from dmlcpu.jobs.job import Task
 from dmlcpu.jobs.open_inputs import JobError, OnRead, OpenArguments, open_arguments
@@ -187,6 +187,16 @@ class Step:
                 self._outputs[path] = identity(file, content=False)
                 if self._settings.place is None:  # a cluster may carry out a job again that is recorded as done
                     self._outputs[path] |= identity(file, content=True)
+                self._check_placed(writer, file)
+
+    def _check_placed(self, writer: Writer, file: str) -> None:
+        """Refuse another file at a result's path: a link has been switched, or a folder renamed, since the check."""
+        if file_of(os.stat(file)) == writer.placed:
+            return
+        if (found := os.path.realpath(file)) != writer.target:
+            raise FileError(f"a link to {found!r}", f"{writer.target!r}, as when the job was checked")
+        if self._settings.place is not None:  # a cluster may carry out a job twice at the same time
+            raise FileError("another file in the place of the result", "one run at a time that writes this output")
 
     def sync_folders(self, synced: Callable[[str], OSError | None]) -> None:
         """Sync the folders of the results by a function that returns the failure of a folder."""

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -199,11 +201,60 @@ def test_elements_that_an_onnx_model_has_in_a_file_of_their_own(tmp_path: Path, 
         run_jobs([{"op": "model.json", "output": "w.npy"}], directory=tmp_path)
 
 
-@pytest.mark.parametrize("while_read", [False, True])
+def ticks_of_2_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the clock of the file system tick each 2 s; a tick is at its beginning."""
+    real = os.stat
+
+    def stat(*arguments: Any, **options: Any) -> os.stat_result:
+        status = real(*arguments, **options)
+        when = {name: getattr(status, name) // (2 * 10**9) * 2 * 10**9 for name in ("st_mtime_ns", "st_ctime_ns")}
+        return os.stat_result(status[:10], when)
+
+    monkeypatch.setattr(os, "stat", stat)
+    time.sleep((0.1 - time.time()) % 2)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+@pytest.mark.parametrize("content_hash", [False, True])
+def test_data_of_a_model_that_a_link_leads_to(tmp_path: Path, model: dict[str, Any], content_hash: bool) -> None:
+    """`link/../data.npy` is next to where the link leads, not next to the link: there is another file of this name."""
+    model["resources"]["x"]["initialValues"] = {"sourcePath": "../data.npy"}
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "else" / "v1").mkdir(parents=True)
+    (tmp_path / "else" / "v1" / "model.json").write_text(json.dumps(model))
+    (tmp_path / "jobs" / "link").symlink_to(tmp_path / "else" / "v1")
+    np.save(tmp_path / "jobs" / "data.npy", np.zeros(4, np.float32))
+    job = {"op": "link/model.json", "output": {"values": "y.npy"}}
+    jobs = save_jobs(tmp_path / "jobs", [job])
+    for values, best in (([1, 9, 5, 7], [9, 7]), ([1, 2, 3, 4], [4, 3])):
+        np.save(tmp_path / "else" / "data.npy", np.array(values, np.float32))
+        assert run_jobs(jobs, content_hash=content_hash).done == 1
+        assert np.load(tmp_path / "jobs" / "y.npy").tolist() == best
+    np.save(tmp_path / "jobs" / "data.npy", np.ones(4, np.float32))
+    assert run_jobs(jobs, content_hash=content_hash).done_before == 1
+    with pytest.raises(JobsError, match=r"an input at the op link/model\.json"):
+        run_jobs([{**job, "output": {"values": "../else/data.npy"}}], directory=tmp_path / "jobs")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_a_model_outside_of_a_directory_that_a_link_leads_to(tmp_path: Path, model: dict[str, Any]) -> None:
+    model["resources"]["x"]["initialValues"] = {"sourcePath": "data.npy"}
+    (tmp_path / "model.json").write_text(json.dumps(model))
+    np.save(tmp_path / "data.npy", np.array([1, 9, 5, 7], np.float32))
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "deep" / "er")
+    job = {"op": str(tmp_path / "model.json"), "output": {"values": "y.npy"}}
+    assert run_jobs([job], directory=tmp_path / "link").done == 1
+    assert np.load(tmp_path / "deep" / "er" / "y.npy").tolist() == [9, 7]
+
+
+@pytest.mark.parametrize("while_read", ["", "ticks of milliseconds", "ticks of 2 s"])
 def test_data_of_a_model_that_change(
-    tmp_path: Path, model: dict[str, Any], monkeypatch: pytest.MonkeyPatch, while_read: bool
+    tmp_path: Path, model: dict[str, Any], monkeypatch: pytest.MonkeyPatch, while_read: str
 ) -> None:
     """The model is read again, in the same process; also if they change while it is read, or before the check."""
+    if while_read == "ticks of 2 s":  # size, inode and times stay
+        ticks_of_2_seconds(monkeypatch)
     np.save(tmp_path / "data.npy", np.array([1, 9, 5, 7], np.float32))
     model["resources"]["x"]["initialValues"] = {"sourcePath": "data.npy"}
     jobs = save_jobs(tmp_path, [{"op": "model.json", "output": {"values": "y.npy"}}])
@@ -214,7 +265,6 @@ def test_data_of_a_model_that_change(
         found = ModelOperation(path)
         reads.append(path)
         if len(reads) == 1:
-            time.sleep(0.02)  # times of files are as coarse as the system's tick
             np.save(tmp_path / "data.npy", np.array([1, 2, 3, 4], np.float32))
         return found
 
@@ -227,7 +277,7 @@ def test_data_of_a_model_that_change(
         np.save(tmp_path / "data.npy", np.array([1, 2, 3, 4], np.float32))
     assert run_jobs(jobs).done == 1
     assert np.load(tmp_path / "y.npy").tolist() == [4, 3]
-    assert len(reads) == 2 * while_read
+    assert len(reads) == (2 if while_read else 0)
     assert run_jobs(jobs).done_before == 1
 
 
