@@ -28,6 +28,7 @@ from zarr.storage import FsspecStore, LocalStore, StorePath
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 from dmlcpu.files.base import ZARR_FOLDER, FileError, FileSource, check_dtype, chosen, no_name, pieces, refused
+from dmlcpu.files.identities import Identity, identity
 from dmlcpu.files.remote import file_system, is_remote, is_web, options_of, reached
 from dmlcpu.files.stored import open_file, read_at, size_of
 from dmlcpu.files.targets import ArraySink
@@ -101,7 +102,7 @@ def open_array(path: str, name: str | None, dtype: str | None) -> FileSource:
             store = _RemoteFolder.from_url(path, storage_options=options_of(path), read_only=True)
         store.supports_listing = not is_web(path)
     else:
-        store = _Folder(path, read_only=True)
+        store = _Folder(os.path.realpath(path), read_only=True)  # one folder, wherever links lead meanwhile
     try:
         with refused(ZARR_FOLDER):
             root: Any = zarr.open(store, mode="r", zarr_format=3)
@@ -154,6 +155,10 @@ class _ZarrSource(FileSource):
             for piece, place in pieces(region, self._grid, self._at_once):
                 part: Any = array[place] if place else array  # an array, and no scalar
                 self._array.get_basic_selection(piece, out=buffer.from_ndarray_like(part))
+
+    def identity(self) -> Identity | None:
+        folder = getattr(self._array.store, "root", None)
+        return None if folder is None else identity(folder, content=False)
 
     def missing_chunks(self) -> int | None:
         """Count the chunks, or shards, that have no file; None if the store has no list of files."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dmlcpu.common.cleanup import OnFailure
-from dmlcpu.files.targets import OLD, PART, TEMPORARY, Writer, fail, file_of, sync_folder
+from dmlcpu.files.targets import HANDLES, OLD, PART, TEMPORARY, Writer, fail, file_of, sync_folder
 
 try:
     import fcntl
@@ -31,6 +31,12 @@ class FolderWriter(Writer):
             os.mkdir(self._temporary)
             self.held = self._lock.enter_context(_held(self._temporary))
         self._needed: Sequence[str] = ()  # files that the folder must have at the end
+
+    @property
+    def inside(self) -> str:
+        """The new folder, on Linux by its handle: whatever is renamed meanwhile, all is written into this one."""
+        path = f"/proc/self/fd/{self.held}"
+        return path if HANDLES and self.held is not None and os.path.isdir(path) else self._temporary
 
     def put_in_place(self) -> None:
         """Replace the target: on Linux atomically."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlcpu.files import remote
-from dmlcpu.files.base import FileError
+from dmlcpu.files.base import FileError, identity_of
 from dmlcpu.files.formats import MARKS, known
 from dmlcpu.files.stored import open_file, size_of
 from dmlcpu.files.targets import fail
@@ -46,12 +46,7 @@ def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = Fal
         time.sleep(left)
     else:
         raise FileError("what changes all the time", "what stays as it is while it is read")
-    size = mtime = ctime = 0
-    for each in states:
-        size += each.st_size if stat.S_ISREG(each.st_mode) else 0
-        mtime += each.st_mtime_ns  # not the latest: it may be one of the future, that hides others
-        ctime += each.st_ctime_ns
-    return {"size": size, "mtime_ns": mtime, "ctime_ns": ctime}
+    return identity_of(*states)
 
 
 def _tick(when: int) -> int:

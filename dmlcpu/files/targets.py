@@ -167,7 +167,7 @@ def resolved(path: str | os.PathLike[str], mark: str | None = None, is_real: boo
 
 
 def file_of(status: os.stat_result) -> tuple[int, int]:
-    """Return what tells a file from all others that exist at the same time: its device and inode."""
+    """Return the device and inode of a file: no other file has both at the same time."""
     return status.st_dev, status.st_ino
 
 

@@ -137,6 +137,9 @@ class Step:
         self._inputs = self._unchanged(self.task.inputs, same_place=self._settings.place is not None)
         self._operation = operation_of(self._job.op, self._settings.directory)
         self._opened = open_arguments(self._job, self._operation, self._settings.directory)
+        for path, found in self._opened.identities.items():  # a link may have led elsewhere for a moment
+            if differs(self._inputs.get(path), found, same_place=True):
+                raise JobError(f"inputs: {path!r} has changed since it was checked")
         if self.task.work.block_bytes is None:
             self._arguments = self._opened.in_memory()
             self.close()

@@ -105,6 +105,23 @@ def test_links_are_followed(target: Path) -> None:
         assert contents(real.parent) == [target.name]
 
 
+@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="no handles of folders")
+def test_a_folder_that_is_renamed_for_a_moment(target: Path) -> None:
+    """What is written meanwhile is a part of the new file all the same."""
+    folder = target.parent / "out"
+    writer = create(folder / target.name, TENSORS, "0a")
+    folder.rename(target.parent / "moved")
+    folder.mkdir()
+    writer.write({"y": ARRAY})
+    assert contents(folder) == []
+    folder.rmdir()
+    (target.parent / "moved").rename(folder)
+    writer.finish()
+    writer.put_in_place()
+    with open_source(folder / target.name) as source:
+        np.testing.assert_array_equal(source.read(), ARRAY)
+
+
 def test_what_two_dots_after_a_link_mean(tmp_path: Path) -> None:
     """The folder around the one that the link leads to, as for the system."""
     (tmp_path / "else" / "folder").mkdir(parents=True)

@@ -28,8 +28,11 @@ from job_files import (
 )
 
 from dmlcpu.batch import BatchResult, run_jobs
-from dmlcpu.files import targets
+from dmlcpu.common.regions import Tensor
+from dmlcpu.files import create, targets, write_whole
 from dmlcpu.files.targets import FileWriter, Writer
+from dmlcpu.jobs import step
+from dmlcpu.jobs.open_inputs import OpenArguments
 
 COUNT = 6
 ALL = [f"{number:04}" for number in range(COUNT)]
@@ -310,6 +313,50 @@ def test_a_link_to_outputs_that_is_switched(jobs: Path, monkeypatch: pytest.Monk
     assert contents(folder / "v2") == {"0002.npz": b"mine"}
     assert run_jobs(jobs, workers=workers).done == COUNT
     assert_all_but(jobs)
+
+
+SUFFIXES = {"npy": "numpy", "npz": "numpy", "safetensors": "safetensors", "zarr": "zarr", "pb": "onnx", "h5": "h5py"}
+
+
+@LINUX
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("name", ["x", "k"])
+def test_a_link_to_inputs_that_leads_elsewhere_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, name: str
+) -> None:
+    """The file that is opened is compared, not only what the path leads to before and after."""
+    pytest.importorskip(SUFFIXES[suffix])
+    values = {"x": np.arange(9.0), "k": np.int64(2)}
+    for version in ("v1", "v2"):
+        path = tmp_path / version / f"a.{suffix}"
+        path.parent.mkdir()
+        array = values[name] + (version == "v2")
+        if suffix == "h5":
+            with pytest.importorskip("h5py").File(path, "w") as file:
+                file["a"] = array
+        else:
+            write_whole(create(path, {"a": Tensor(array.shape, array.dtype)}, "0a"), {"a": np.asarray(array)})
+    (tmp_path / "link").symlink_to("v1")
+    np.save(tmp_path / "other.npy", values["k" if name == "x" else "x"])
+    inputs = {name: f"link/a.{suffix}", "k" if name == "x" else "x": "other.npy"}
+    job = {"op": "top_k", "inputs": inputs, "output": "y.npz"}
+    real, count = step.open_arguments, []
+
+    def elsewhere(*arguments: Any) -> OpenArguments:
+        for version in ("v2", "v1"):
+            (tmp_path / "link").unlink()
+            (tmp_path / "link").symlink_to(version)
+            if version == "v2":
+                opened = real(*arguments)
+        count.append(1)
+        return opened
+
+    monkeypatch.setattr(step, "open_arguments", elsewhere)
+    result = run_jobs([job], directory=tmp_path)
+    assert (result.done, len(count)) == (0, 1)
+    assert result.failures[0].error == f"inputs: 'link/a.{suffix}' has changed since it was checked"
+    monkeypatch.undo()
+    assert run_jobs([job], directory=tmp_path).done == 1
 
 
 @LINUX
