@@ -46,6 +46,7 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
     """
 
     in_regions = True  # False: `read` of a region reads the whole array
+    folder: str | os.PathLike[str] | None = None  # that is open, of this machine, wherever its path leads by now
     buffer_bytes = 0  # memory that `read` of a small region takes on top of its result, if that is much
 
     def __init__(self, stored: Tensor, dtype: str | None, *opened: Any) -> None:
@@ -82,8 +83,8 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
         """Count the parts of the array that the file lacks, which are read as one value; None if that is not known."""
         return 0
 
-    def identity(self) -> Mapping[str, Any] | None:
-        """Return the `identity` of what is open, wherever its path leads by now; None: of a remote file."""
+    def identity(self) -> dict[str, Any] | None:
+        """Return the `identity` of the file that is open, wherever its path leads by now; None: it is remote."""
         files = [each for each in self._opened if isinstance(each, io.FileIO)]
         return identity_of(os.stat(files[0].fileno())) if files else None
 

@@ -28,7 +28,6 @@ from zarr.storage import FsspecStore, LocalStore, StorePath
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 from dmlcpu.files.base import ZARR_FOLDER, FileError, FileSource, check_dtype, chosen, no_name, pieces, refused
-from dmlcpu.files.identities import Identity, identity
 from dmlcpu.files.remote import file_system, is_remote, is_web, options_of, reached
 from dmlcpu.files.stored import open_file, read_at, size_of
 from dmlcpu.files.targets import ArraySink
@@ -141,6 +140,7 @@ class _ZarrSource(FileSource):
         super().__init__(Tensor(tuple(array.shape), array.dtype.newbyteorder("=")), dtype)
         with refused(ZARR_FOLDER):
             self._array = _bounded_array(array)
+        self.folder = getattr(array.store, "root", None)
         self._reading = threading.Lock()  # one region at a time: zarr takes more memory for each
         shards, chunks = array.shards or array.chunks, array.chunks
         chunk = math.prod(chunks) * self.dtype.itemsize  # within shards, which are not read as a whole unless small
@@ -155,10 +155,6 @@ class _ZarrSource(FileSource):
             for piece, place in pieces(region, self._grid, self._at_once):
                 part: Any = array[place] if place else array  # an array, and no scalar
                 self._array.get_basic_selection(piece, out=buffer.from_ndarray_like(part))
-
-    def identity(self) -> Identity | None:
-        folder = getattr(self._array.store, "root", None)
-        return None if folder is None else identity(folder, content=False)
 
     def missing_chunks(self) -> int | None:
         """Count the chunks, or shards, that have no file; None if the store has no list of files."""

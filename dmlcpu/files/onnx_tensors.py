@@ -59,12 +59,12 @@ def save(file: io.FileIO, arrays: Mapping[str, Array]) -> None:
 class _OnnxSource(FileSource):
     in_regions = False
 
-    def __init__(self, array: Any, dtype: str | None, state: Mapping[str, Any]) -> None:
+    def __init__(self, array: Any, dtype: str | None, state: dict[str, Any]) -> None:
         super().__init__(Tensor(array.shape, array.dtype), dtype)
         self._array: Array | None = array
         self._state = state
 
-    def identity(self) -> Mapping[str, Any]:
+    def identity(self) -> dict[str, Any]:
         return self._state
 
     def close(self) -> None:

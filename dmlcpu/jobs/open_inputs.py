@@ -10,7 +10,7 @@ from typing import Any
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.imports import MissingExtraError
 from dmlcpu.common.regions import Region
-from dmlcpu.files import FileError, FileSource, Identity, open_source
+from dmlcpu.files import FileError, FileSource, Identity, identity, open_source
 from dmlcpu.files.remote import located
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import FileInput, Job
@@ -97,8 +97,9 @@ def open_arguments(
     for name, each in named_inputs(job, operation).items():
         try:
             source = open_source(located(directory, each.path), each.name, each.dtype)
-            if place is None and (state := source.identity()) is not None:
-                opened.identities[each.path] = dict(state)
+            if place is None:
+                state = identity(source.folder, content=False) if source.folder else source.identity()
+                opened.identities |= {each.path: state} if state else {}
             if count_chunks and (missing := source.missing_chunks()) != 0:
                 opened.missing_chunks[name] = missing
             if name in operation.sources:
