@@ -85,8 +85,10 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
 
     def identity(self) -> dict[str, Any] | None:
         """Return the `identity` of the file that is open, wherever its path leads by now; None: it is remote."""
-        files = [each for each in self._opened if isinstance(each, io.FileIO)]
-        return identity_of(os.stat(files[0].fileno())) if files else None
+        for each in self._opened:
+            if isinstance(each, io.FileIO):
+                return identity_of(os.stat(each.fileno()))
+        return None
 
     def close(self) -> None:
         """Close the file; arrays that were read stay."""

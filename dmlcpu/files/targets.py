@@ -142,9 +142,10 @@ def write_whole(writer: Writer, arrays: Mapping[str, Array]) -> None:
 
 def resolved(path: str | os.PathLike[str], mark: str | None = None, is_real: bool = False) -> str:
     """Return the target that links lead to, or refuse it if a file, or a folder with a `mark`, must not replace it."""
-    target = os.fspath(Path(path).absolute())  # `..` stays: after a link it leads elsewhere than to the link's folder
-    folder, name = os.path.split(target)
+    target = os.fspath(path)
     if not is_real:
+        target = os.fspath(Path(path).absolute())  # not abspath: `..` after a link leads elsewhere
+        folder, name = os.path.split(target)
         target = os.path.realpath(target) if name == os.pardir else os.path.join(os.path.realpath(folder), name)
     try:
         mode = os.lstat(target).st_mode

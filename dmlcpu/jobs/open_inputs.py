@@ -97,9 +97,10 @@ def open_arguments(
     for name, each in named_inputs(job, operation).items():
         try:
             source = open_source(located(directory, each.path), each.name, each.dtype)
-            if place is None:
-                state = identity(source.folder, content=False) if source.folder else source.identity()
-                opened.identities |= {each.path: state} if state else {}
+            if place is None and (
+                state := identity(source.folder, content=False) if source.folder else source.identity()
+            ):
+                opened.identities[each.path] = state
             if count_chunks and (missing := source.missing_chunks()) != 0:
                 opened.missing_chunks[name] = missing
             if name in operation.sources:
