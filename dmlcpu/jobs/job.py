@@ -307,7 +307,7 @@ def identities(job: Job, directory: Path, *, content: bool, settled: bool = Fals
     """Return the identities of the files that a job's results come from."""
     own: set[str] = set()
     if is_path(job.op):
-        own = {_relative(path, directory) for path in operation_of(job.op, directory).files}
+        own = {relative(path, directory) for path in operation_of(job.op, directory).files}
     found = {}
     for path in (*files_of(job), *sorted(own)):
         file, within = located(directory, path), path != job.op  # an index's files are its `own`
@@ -326,7 +326,7 @@ def identities(job: Job, directory: Path, *, content: bool, settled: bool = Fals
     return found
 
 
-def _relative(path: Path, directory: Path) -> str:
+def relative(path: Path, directory: Path) -> str:
     """Return the path of a file from a directory; as it is if there is none: after a link `..` leads elsewhere."""
     found = os.path.relpath(path, directory)
     if os.pardir in found or os.pardir in path.parts:

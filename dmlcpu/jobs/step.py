@@ -21,7 +21,7 @@ from dmlcpu.files.identities import differs
 from dmlcpu.files.remote import located
 from dmlcpu.files.targets import file_of, sync_folder
 from dmlcpu.files.web import patience
-from dmlcpu.jobs.job import Task
+from dmlcpu.jobs.job import Task, relative
 from dmlcpu.jobs.open_inputs import JobError, OnRead, OpenArguments, open_arguments
 from dmlcpu.jobs.operations import Operation, operation_of
 from dmlcpu.runtime.threads import limit_threads
@@ -135,9 +135,13 @@ class Step:
             raise JobError("; ".join(error.reason for error in self.task.errors))
         # Of other machines only this one's own looks are compared in all.
         self._inputs = self._unchanged(self.task.inputs, same_place=self._settings.place is not None)
-        self._operation = operation_of(self._job.op, self._settings.directory)
-        self._opened = open_arguments(self._job, self._operation, self._settings.directory)
-        for path, found in self._opened.identities.items():  # a link may have led elsewhere for a moment
+        directory = self._settings.directory
+        self._operation = operation_of(self._job.op, directory)
+        self._opened = open_arguments(self._job, self._operation, directory)
+        op, read = directory / self._job.op, dict(self._opened.identities)
+        for file, state in self._operation.states.items():
+            read[self._job.op if file == op else relative(file, directory)] = state
+        for path, found in read.items():  # a link may have led elsewhere for a moment
             if differs(self._inputs.get(path), found, same_place=True):
                 raise JobError(f"inputs: {path!r} has changed since it was checked")
         if self.task.work.block_bytes is None:

@@ -15,6 +15,7 @@ from samples import as_tuple, large_calls
 
 import dmlcpu
 from dmlcpu.batch import JobsError, plan_jobs, run_jobs
+from dmlcpu.errors import DmlError
 from dmlcpu.jobs import operations
 from dmlcpu.jobs.operations import is_path, operation_of, version_of
 from dmlcpu.jobs.progress import Progress
@@ -199,6 +200,63 @@ def test_elements_that_an_onnx_model_has_in_a_file_of_their_own(tmp_path: Path, 
     assert np.load(tmp_path / "y.npy").tolist() == [6, 7, 8, 9]
     with pytest.raises(JobsError, match=r"an input at the op model\.json"):
         run_jobs([{"op": "model.json", "output": "w.npy"}], directory=tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+@pytest.mark.parametrize("while_read", [False, True])
+def test_a_link_to_a_model_that_leads_elsewhere_for_a_moment(
+    tmp_path: Path, model: dict[str, Any], monkeypatch: pytest.MonkeyPatch, while_read: bool
+) -> None:
+    """What is read is compared, not only what the path leads to before and after."""
+    model["resources"]["x"]["initialValues"] = {"sourcePath": "data.npy"}
+    for version, values in (("v1", [1, 9, 5, 7]), ("v2", [1, 2, 3, 4])):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "model.json").write_text(json.dumps(model))
+        np.save(tmp_path / version / "data.npy", np.array(values, np.float32))
+    (tmp_path / "link").symlink_to("v1")
+
+    def elsewhere(*arguments: Any) -> Any:
+        (tmp_path / "link").unlink()
+        (tmp_path / "link").symlink_to("v2")
+        found = real(*arguments)
+        (tmp_path / "link").unlink()
+        (tmp_path / "link").symlink_to("v1")
+        return found
+
+    if while_read:
+        real: Any = ModelOperation
+        elsewhere.version = ModelOperation.version  # type: ignore[attr-defined]
+        monkeypatch.setattr("dmlcpu.models.operation.ModelOperation", elsewhere)
+    else:
+        real = operation_of
+        monkeypatch.setattr("dmlcpu.jobs.step.operation_of", elsewhere)
+    result = run_jobs([{"op": "link/model.json", "output": {"values": "y.npy"}}], directory=tmp_path)
+    if while_read:
+        assert result.done == 1
+        assert np.load(tmp_path / "y.npy").tolist() == [9, 7]
+    else:
+        found = [failure.error for failure in result.failures]
+        assert found == ["inputs: 'link/model.json' has changed since it was checked"]
+        assert not (tmp_path / "y.npy").exists()
+
+
+def test_a_model_that_breaks_while_it_is_checked(tmp_path: Path, model: dict[str, Any], monkeypatch: Any) -> None:
+    """Its jobs are not right; the run of the others goes on."""
+    (tmp_path / "model.json").write_text(json.dumps(model))
+    np.save(tmp_path / "x.npy", np.arange(9.0))
+
+    def broken(op: str, directory: Path) -> Any:
+        raise DmlError("model.json", "resources", "missing", "an object")
+
+    monkeypatch.setattr("dmlcpu.jobs.job.operation_of", broken)
+    jobs = [{"op": "model.json", "output": {"values": "y.npy"}}]
+    jobs.append({"op": "top_k", "inputs": {"x": "x.npy"}, "attrs": {"k": 2}, "output": "best.npz"})
+    result = run_jobs(jobs, directory=tmp_path, keep_going=True)
+    assert (result.done, result.failed) == (1, 1)
+    assert (
+        result.failures[0].error
+        == "inputs: model.json: resources is missing; allowed: an object; allowed: files that can be read"
+    )
 
 
 def ticks_of_2_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
