@@ -1,8 +1,11 @@
 """Shared by all formats: the error, the source that each of them opens, checks of types and names."""
 
 import errno
+import io
 import itertools
 import math
+import os
+import stat
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,6 +46,7 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
     """
 
     in_regions = True  # False: `read` of a region reads the whole array
+    folder: str | os.PathLike[str] | None = None  # that is open, of this machine, wherever its path leads by now
     buffer_bytes = 0  # memory that `read` of a small region takes on top of its result, if that is much
 
     def __init__(self, stored: Tensor, dtype: str | None, *opened: Any) -> None:
@@ -79,6 +83,13 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
         """Count the parts of the array that the file lacks, which are read as one value; None if that is not known."""
         return 0
 
+    def identity(self) -> dict[str, Any] | None:
+        """Return the `identity` of the file that is open, wherever its path leads by now; None: it is remote."""
+        for each in self._opened:
+            if isinstance(each, io.FileIO):
+                return identity_of(os.stat(each.fileno()))
+        return None
+
     def close(self) -> None:
         """Close the file; arrays that were read stay."""
         for each in self._opened:
@@ -101,6 +112,16 @@ class Format:
     holds_one: bool = False  # one array, without a name
     is_remote: bool = False  # also read from remote file systems
     mark: str | None = None  # the file that makes a folder one of this format; None: it has files, no folders
+
+
+def identity_of(*states: os.stat_result) -> dict[str, Any]:
+    """Return what differs if a file, or one of several, has another state."""
+    size = mtime = ctime = 0
+    for each in states:
+        size += each.st_size if stat.S_ISREG(each.st_mode) else 0
+        mtime += each.st_mtime_ns  # not the latest: it may be one of the future, that hides others
+        ctime += each.st_ctime_ns
+    return {"size": size, "mtime_ns": mtime, "ctime_ns": ctime}
 
 
 def whole(shape: Sequence[int]) -> Region:

@@ -101,7 +101,7 @@ def open_array(path: str, name: str | None, dtype: str | None) -> FileSource:
             store = _RemoteFolder.from_url(path, storage_options=options_of(path), read_only=True)
         store.supports_listing = not is_web(path)
     else:
-        store = _Folder(path, read_only=True)
+        store = _Folder(os.path.realpath(path), read_only=True)  # one folder, wherever links lead meanwhile
     try:
         with refused(ZARR_FOLDER):
             root: Any = zarr.open(store, mode="r", zarr_format=3)
@@ -140,6 +140,7 @@ class _ZarrSource(FileSource):
         super().__init__(Tensor(tuple(array.shape), array.dtype.newbyteorder("=")), dtype)
         with refused(ZARR_FOLDER):
             self._array = _bounded_array(array)
+        self.folder = getattr(array.store, "root", None)
         self._reading = threading.Lock()  # one region at a time: zarr takes more memory for each
         shards, chunks = array.shards or array.chunks, array.chunks
         chunk = math.prod(chunks) * self.dtype.itemsize  # within shards, which are not read as a whole unless small

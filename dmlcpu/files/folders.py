@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dmlcpu.common.cleanup import OnFailure
-from dmlcpu.files.targets import OLD, PART, TEMPORARY, Writer, fail, sync_folder
+from dmlcpu.files.targets import HANDLES, OLD, PART, TEMPORARY, Writer, fail, file_of, sync_folder
 
 try:
     import fcntl
@@ -32,12 +32,19 @@ class FolderWriter(Writer):
             self.held = self._lock.enter_context(_held(self._temporary))
         self._needed: Sequence[str] = ()  # files that the folder must have at the end
 
+    @property
+    def inside(self) -> str:
+        """The new folder, on Linux by its handle: whatever is renamed meanwhile, all is written into this one."""
+        path = f"/proc/self/fd/{self.held}"
+        return path if HANDLES and self.held is not None and os.path.isdir(path) else self._temporary
+
     def put_in_place(self) -> None:
         """Replace the target: on Linux atomically."""
         # Another program may have removed the folder; what is written later is then in a new folder of this name.
         for name in self._needed:
             os.stat(os.path.join(self._temporary, name))
-        put_folder(self._temporary, self._target)
+        put_folder(self._temporary, self.target)
+        self.placed = file_of(os.stat(self.target))
         self._leave()
 
     def discard(self) -> None:

@@ -5,6 +5,7 @@ A dataset has all of its elements in its own file: links, external storage and v
 
 import itertools
 import math
+import os
 import zlib
 from types import ModuleType
 from typing import Any
@@ -14,7 +15,18 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Region, Tensor
-from dmlcpu.files.base import MOST_NAMES, FileError, FileSource, Format, check_dtype, first_of, library, pieces, refused
+from dmlcpu.files.base import (
+    MOST_NAMES,
+    FileError,
+    FileSource,
+    Format,
+    check_dtype,
+    first_of,
+    identity_of,
+    library,
+    pieces,
+    refused,
+)
 from dmlcpu.files.stored import as_bytes, open_file
 
 _ALLOWED = "an HDF5 file"
@@ -112,6 +124,9 @@ class _Hdf5Source(FileSource):
         size = self._dataset.id.chunk_iter(wrong)
         if size is not None:
             raise FileError(f"a chunk of {size:,} bytes", f"{chunk:,}, as its shape says")
+
+    def identity(self) -> dict[str, Any]:
+        return identity_of(os.stat(self._dataset.file.id.get_vfd_handle()))
 
     def missing_chunks(self) -> int:
         written = self._dataset.id

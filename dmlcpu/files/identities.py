@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlcpu.files import remote
-from dmlcpu.files.base import FileError
+from dmlcpu.files.base import FileError, identity_of
 from dmlcpu.files.formats import MARKS, known
 from dmlcpu.files.stored import open_file, size_of
 from dmlcpu.files.targets import fail
@@ -46,12 +46,11 @@ def identity(path: str | os.PathLike[str], *, content: bool, settled: bool = Fal
         time.sleep(left)
     else:
         raise FileError("what changes all the time", "what stays as it is while it is read")
-    size = mtime = ctime = 0
-    for each in states:
-        size += each.st_size if stat.S_ISREG(each.st_mode) else 0
-        mtime += each.st_mtime_ns  # not the latest: it may be one of the future, that hides others
-        ctime += each.st_ctime_ns
-    return {"size": size, "mtime_ns": mtime, "ctime_ns": ctime}
+    return identity_of(*states)
+
+
+def _tick(when: int) -> int:
+    return _TICK if when % 1_000_000_000 else _WHOLE_SECONDS
 
 
 def differs(before: Any, now: Mapping[str, Any], *, same_place: bool) -> bool:
@@ -67,10 +66,17 @@ def _left(states: Iterable[os.stat_result]) -> float:
     now, left = time.time_ns(), 0
     for status in states:
         for when in (status.st_mtime_ns, status.st_ctime_ns):
-            tick = _TICK if when % 1_000_000_000 else _WHOLE_SECONDS
+            tick = _tick(when)
             if -tick < now - when < tick:
                 left = max(left, when + tick - now)
     return left / 1e9
+
+
+def until_read_again(times: Iterable[int], begun: int) -> float | None:
+    """Return None if no file with these times has changed since `begun`, else the seconds until a new read is sure."""
+    now = time.time_ns()
+    left = [when + tick - now for when in times if begun - (tick := _tick(when)) < when < now + tick]
+    return max(0, *left) / 1e9 if left else None
 
 
 def _within(folder: Path) -> Iterator[tuple[str, Path]]:

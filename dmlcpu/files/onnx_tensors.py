@@ -1,6 +1,7 @@
 """ONNX tensors, one in a .pb file, as ONNX's test data has them. The library reads and writes them whole."""
 
 import io
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.regions import Region, Tensor
-from dmlcpu.files.base import FileError, FileSource, Format, library, no_name, only_array, refused
+from dmlcpu.files.base import FileError, FileSource, Format, identity_of, library, no_name, only_array, refused
 from dmlcpu.files.stored import open_file, size_of, write_at
 
 _ALLOWED = "an ONNX TensorProto"
@@ -24,6 +25,7 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     helper = library("onnx.numpy_helper", "onnx")
     proto = library("onnx", "onnx").TensorProto()
     with open_file(path) as file, refused(_ALLOWED):
+        state = identity_of(os.stat(file.fileno()))
         if (size := size_of(file)) > _LONGEST_FILE:
             raise FileError(f"a file of {size:,} bytes", f"at most {_LONGEST_FILE:,}, as protobuf has")
         proto.ParseFromString(file.read())
@@ -35,7 +37,7 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
         array = helper.to_array(proto)
     if array.dtype.name != _NAME_OF[proto.data_type]:  # older versions give the nearest type that NumPy has
         raise FileError(f"a tensor of {_NAME_OF[proto.data_type]}", f"{array.dtype}, which this version of onnx reads")
-    return _OnnxSource(array, dtype)
+    return _OnnxSource(array, dtype, state)
 
 
 def check(tensors: Mapping[str, Tensor]) -> None:
@@ -58,9 +60,13 @@ def save(file: io.FileIO, arrays: Mapping[str, Array]) -> None:
 class _OnnxSource(FileSource):
     in_regions = False
 
-    def __init__(self, array: Any, dtype: str | None) -> None:
+    def __init__(self, array: Any, dtype: str | None, state: dict[str, Any]) -> None:
         super().__init__(Tensor(array.shape, array.dtype), dtype)
         self._array: Array | None = array
+        self._state = state
+
+    def identity(self) -> dict[str, Any]:
+        return self._state
 
     def close(self) -> None:
         self._array = None

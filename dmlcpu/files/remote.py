@@ -86,7 +86,7 @@ def located(directory: str | os.PathLike[str], path: str) -> str:
     parts, _ = _chain(path)
     if len(parts) == 1:
         return path
-    last = parts[-1] if is_remote(parts[-1]) else os.path.abspath(located(directory, parts[-1]))
+    last = parts[-1] if is_remote(parts[-1]) else os.path.realpath(located(directory, parts[-1]))
     return _NAME.join([*parts[:-1], last])
 
 

@@ -34,12 +34,14 @@ class Writer(ABC):
 
     `sinks` take the arrays' elements, each of them once. All is written under a temporary name in the target's folder:
     `finish`, then `put_in_place`. Until then the target is as it was; `discard` leaves it so. Last, call `sync_folder`
-    with `folder`, once for all targets in it. `token` is hexadecimal digits, others for each attempt.
+    with `folder`, once for all targets in it. `token` is hexadecimal digits, others for each attempt. `placed` is the
+    new file's device and inode, once it is in place.
     """
 
     def __init__(self, target: str, token: str) -> None:
         self.sinks: Mapping[str, Sink] = {}
-        self._target = target
+        self.placed: tuple[int, int] | None = None
+        self.target = target
         self.folder, name = os.path.split(target)
         self._temporary = os.path.join(self.folder, f".{name}.{token}.part")
         make_folder(self.folder)
@@ -83,8 +85,9 @@ class FileWriter(Writer):
 
     def put_in_place(self) -> None:
         """Replace the target atomically: a reader finds the old file or the new one."""
-        old, new = self._from(self._temporary), self._from(self._target)
+        old, new = self._from(self._temporary), self._from(self.target)
         os.replace(old, new, src_dir_fd=self._at, dst_dir_fd=self._at)
+        self.placed = file_of(os.stat(new, dir_fd=self._at))
         self._leave()
 
     def finish(self) -> None:
@@ -141,8 +144,9 @@ def resolved(path: str | os.PathLike[str], mark: str | None = None, is_real: boo
     """Return the target that links lead to, or refuse it if a file, or a folder with a `mark`, must not replace it."""
     target = os.fspath(path)
     if not is_real:
-        folder, name = os.path.split(os.path.abspath(target))
-        target = os.path.join(os.path.realpath(folder), name)
+        target = os.fspath(Path(path).absolute())  # not abspath: `..` after a link leads elsewhere
+        folder, name = os.path.split(target)
+        target = os.path.realpath(target) if name == os.pardir else os.path.join(os.path.realpath(folder), name)
     try:
         mode = os.lstat(target).st_mode
         if stat.S_ISLNK(mode):
@@ -161,6 +165,11 @@ def resolved(path: str | os.PathLike[str], mark: str | None = None, is_real: boo
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), target)
     return target
+
+
+def file_of(status: os.stat_result) -> tuple[int, int]:
+    """Return the device and inode of a file: no other file has both at the same time."""
+    return status.st_dev, status.st_ino
 
 
 def _opened(folder: str) -> int | None:

@@ -49,11 +49,12 @@ class _ZarrWriter(FolderWriter):
         super().__init__(target, token)
         zarr, group, sinks = library("zarr", "zarr"), len(tensors) != 1, {}
         with OnFailure(self.discard):
+            folder = self.inside
             if group:
-                zarr.create_group(self._temporary, zarr_format=3)
+                zarr.create_group(folder, zarr_format=3)
             for name, (shape, dtype) in tensors.items():
                 chunks = tile_of(shape, _CHUNK // dtype.itemsize)  # whole rows, as most regions have, if they fit
-                place, within = self._temporary, name if group else None
+                place, within = folder, name if group else None
                 if within and name.isidentifier():  # as a member zarr leaves coroutines if it cannot read the group
                     place, within = os.path.join(place, name), None
                 settings = {"shape": shape, "dtype": dtype, "chunks": chunks, "zarr_format": 3}

@@ -92,11 +92,11 @@ class Apart:
         if is_path(task.job.op):
             with contextlib.suppress(OSError, DmlError, ImportError):  # the check of the job notes them
                 for each in operation_of(task.job.op, self._directory).files:
-                    yield self._name(os.path.relpath(each, self._directory)), f"the op {task.job.op}"
+                    yield self._name(os.fspath(each.absolute())), f"the op {task.job.op}"
 
     def uses(self, path: str | os.PathLike[str]) -> bool:
         """Return whether a job reads or writes a file, or a folder around it as one."""
-        file = self._name(os.path.abspath(path))
+        file = self._name(os.fspath(Path(path).absolute()))  # not abspath: `..` after a link leads elsewhere
         hashes = [*map(hash, (file, *self._around(file)))]
         return bool(np.isin(hashes, self._inputs).any() or np.isin(hashes, self._targets).any())
 

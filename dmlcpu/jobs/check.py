@@ -70,7 +70,7 @@ class Checker:
         failure: Exception | None = None
         try:
             inputs = identities(job, self.directory, content=self.settings.content_hash, settled=True)
-        except (FileError, OSError, ImportError) as error:  # most are noted when the file is opened
+        except (FileError, OSError, ImportError, DmlError) as error:  # most are noted when the file is opened
             failure = error
         limits = self.settings.limits
         options: Any = {"memory": limits.memory, "count_chunks": self.count_chunks}

@@ -1,5 +1,6 @@
 """A job: one operation on named files; and how entries become jobs."""
 
+import contextlib
 import functools
 import glob
 import os
@@ -149,7 +150,7 @@ def _for_each_file(place: Place, members: dict[str, Any], directory: Path) -> It
 
 def _matching(place: Place, pattern: str, directory: Path) -> list[str]:
     if not is_remote(pattern):
-        return sorted(glob.glob(pattern, root_dir=directory, recursive=True))
+        return sorted(map(_of_this_machine, glob.glob(pattern, root_dir=directory, recursive=True)))
     try:
         return in_time(lambda: matching(pattern, directory))
     except (OSError, MissingExtraError) as error:
@@ -182,8 +183,14 @@ def _placeholders(path: str, file: FileInput, base: str, number: int) -> dict[st
 
 def split_name(path: str, directory: Path) -> tuple[str, str | None]:
     """Split FILE::NAME; without a name, or if a file has this whole name, the second is None."""
-    file, name = file_and_name(path)
-    return (file, name) if name is not None and not os.path.exists(located(directory, path)) else (path, None)
+    if _NAME in path and os.path.exists(os.path.join(directory, local(path))):
+        return _of_this_machine(path), None
+    return file_and_name(path)
+
+
+def _of_this_machine(path: str) -> str:
+    """Return a file's path in a spelling that is no chained URL, whatever the file's name is."""
+    return os.path.join(os.curdir, path) if is_remote(path) else path
 
 
 def _task(
@@ -304,7 +311,7 @@ def identities(job: Job, directory: Path, *, content: bool, settled: bool = Fals
     """Return the identities of the files that a job's results come from."""
     own: set[str] = set()
     if is_path(job.op):
-        own = {os.path.relpath(path, directory) for path in operation_of(job.op, directory).files}
+        own = {relative(path, directory) for path in operation_of(job.op, directory).files}
     found = {}
     for path in (*files_of(job), *sorted(own)):
         file, within = located(directory, path), path != job.op  # an index's files are its `own`
@@ -320,6 +327,17 @@ def identities(job: Job, directory: Path, *, content: bool, settled: bool = Fals
             raise
         except FileError as error:
             raise FileError(f"{path!r}: {error.found}", error.allowed) from None
+    return found
+
+
+def relative(path: Path, directory: Path) -> str:
+    """Return the path of a file from a directory; as it is if there is none: after a link `..` leads elsewhere."""
+    found = os.path.relpath(path, directory)
+    if os.pardir in found or os.pardir in path.parts:
+        with contextlib.suppress(OSError):
+            if os.path.samefile(os.path.join(directory, found), path):
+                return found
+        return os.fspath(path.absolute())
     return found
 
 

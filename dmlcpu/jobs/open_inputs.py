@@ -10,7 +10,7 @@ from typing import Any
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.imports import MissingExtraError
 from dmlcpu.common.regions import Region
-from dmlcpu.files import FileError, FileSource, open_source
+from dmlcpu.files import FileError, FileSource, Identity, identity, open_source
 from dmlcpu.files.remote import located
 from dmlcpu.jobs.faults import Place
 from dmlcpu.jobs.job import FileInput, Job
@@ -32,6 +32,7 @@ class OpenArguments:
     sources: dict[str, FileSource] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)  # of the sources
     missing_chunks: dict[str, int | None] = field(default_factory=dict)  # of files that lack any, if they are counted
+    identities: dict[str, Identity] = field(default_factory=dict)  # of files of this machine, if no place is given
 
     def close(self) -> None:
         """Close the files."""
@@ -96,6 +97,10 @@ def open_arguments(
     for name, each in named_inputs(job, operation).items():
         try:
             source = open_source(located(directory, each.path), each.name, each.dtype)
+            if place is None and (
+                state := identity(source.folder, content=False) if source.folder else source.identity()
+            ):
+                opened.identities[each.path] = state
             if count_chunks and (missing := source.missing_chunks()) != 0:
                 opened.missing_chunks[name] = missing
             if name in operation.sources:

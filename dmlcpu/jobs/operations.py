@@ -5,6 +5,7 @@ import errno
 import functools
 import importlib
 import inspect
+import operator
 import os
 import stat
 import time
@@ -14,8 +15,10 @@ from typing import Any, Protocol, get_args
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Estimate, Sink
-from dmlcpu.files.base import Format
+from dmlcpu.files import Identity
+from dmlcpu.files.base import Format, identity_of
 from dmlcpu.files.formats import INDEX
+from dmlcpu.files.identities import until_read_again
 from dmlcpu.operators.table import OPERATORS
 
 BUILD = "build_index"
@@ -28,7 +31,7 @@ _ENTERED = {
 }
 _TRIES = 3  # to read a model or an index whose files change meanwhile
 _MOST_KEPT = 32  # models and indices
-_State = tuple[tuple[int, int, int, int], ...]
+_State = tuple[os.stat_result, ...]
 _kept: dict[Path, tuple["_State | None", "Operation"]] = {}
 
 Arguments = Mapping[str, Any]  # values and arrays; of `sources` also arrays that are not in memory
@@ -44,6 +47,7 @@ class Operation(Protocol):
     sources: tuple[str, ...]  # arguments that are large, and need not be in memory
     results: tuple[str, ...]
     files: tuple[Path, ...]  # that it was read from
+    states: Mapping[Path, Identity]  # of its path and its files when it was read, if they are known
     form: Format | None  # of its result, which it writes in blocks; None: the format that the output's suffix says
 
     def estimate(self, arguments: Arguments) -> Estimate:
@@ -96,14 +100,24 @@ def operation_of(op: str, directory: Path) -> Operation:
 def _loaded(path: Path) -> Operation:
     """Return a model or a saved index as its files are now; one of which a file has changed is read again."""
     kept = _kept.get(path)
-    if kept is not None and kept[0] and kept[0] == _state(path, kept[1]):
+    if kept is not None and kept[0] and _is_same(kept[0], _state(path, kept[1])):
         return kept[1]
+    around = path if path.is_dir() else path.parent
+    real = Path(os.path.realpath(around))  # one folder, wherever links lead meanwhile
     for _ in range(_TRIES):
         begun = time.time_ns()
-        operation: Operation = _entered(str(path))(path)
-        state = _state(path, operation)
-        if state and max(changed for *_, changed in state) < begun:  # no file has changed while it was read
+        operation: Operation = _entered(str(path))(real if around == path else real / path.name)
+        state = _state(real if around == path else real / path.name, operation)
+        left = until_read_again((when for each in state or () for when in (each.st_mtime_ns, each.st_ctime_ns)), begun)
+        if state and left is None:
             break
+        time.sleep(left or 0)
+    else:
+        state = None  # it may not be what the files hold: the next time it is read again
+    operation.files = tuple(
+        around / each.relative_to(real) if each.is_relative_to(real) else each for each in operation.files
+    )
+    operation.states = dict(zip((path, *operation.files), map(identity_of, state or ()), strict=False))
     if len(_kept) >= _MOST_KEPT:
         _kept.clear()
     _kept[path] = state, operation
@@ -125,32 +139,38 @@ def _named(name: str) -> Operation:
 
 
 def _state(path: Path, operation: Operation) -> _State | None:
-    """Return the inodes, sizes and times of the files that an operation was read from; None if one is gone."""
+    """Return the states of the files that an operation was read from; None if one is gone."""
     with contextlib.suppress(OSError):
-        found = map(os.stat, (path, *operation.files))
-        return tuple((each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in found)
+        return tuple(map(os.stat, (path, *operation.files)))
     return None
+
+
+def _is_same(before: _State, now: _State | None) -> bool:
+    """Return whether inodes, sizes and times are the same."""
+    fields = operator.attrgetter("st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
+    return [*map(fields, before)] == [*map(fields, now or ())]
 
 
 class OperatorOperation:
     """An operator of the table."""
 
     def __init__(self, name: str) -> None:
-        operator = OPERATORS[name]
-        signature = inspect.signature(operator.function, eval_str=True).parameters
+        row = OPERATORS[name]
+        signature = inspect.signature(row.function, eval_str=True).parameters
         self.parameters = tuple(name for name in signature if name != "out")
         self.first: str | None = self.parameters[0]
         given = [name for name, each in signature.items() if each.default is each.empty]
         optional = [name for name in given if type(None) in get_args(signature[name].annotation)]
         self.defaults: Mapping[str, Any] = dict.fromkeys(optional)  # TOML cannot say None
         self.required = tuple(name for name in given if name not in self.defaults)
-        self.results = operator.results
+        self.results = row.results
         self.files: tuple[Path, ...] = ()
+        self.states: Mapping[Path, Identity] = {}
         self.form: Format | None = None
-        self.sources: tuple[str, ...] = operator.blocks.SOURCES
-        self._function = operator.function
-        self._blocks = operator.blocks
-        self.run_in_blocks = operator.blocks.run
+        self.sources: tuple[str, ...] = row.blocks.SOURCES
+        self._function = row.function
+        self._blocks = row.blocks
+        self.run_in_blocks = row.blocks.run
 
     def estimate(self, arguments: Arguments) -> Estimate:
         """Let the operator estimate it."""

@@ -310,7 +310,8 @@ class JobsRun:
         if not tasks:
             return
         settings, limits, directory = self.settings, self.settings.limits, self.prepared.directory
-        place = os.path.realpath(directory) if settings.scheduler is None and settings.executor is None else None
+        # Where the directory was when the jobs were checked: a link may have been switched since then.
+        place = self.prepared.apart.here if settings.scheduler is None and settings.executor is None else None
         conditions = Conditions(directory.absolute(), limits.threads, limits.memory, place, settings.retries)
         work, compiling = functools.partial(serve, conditions), functools.partial(self.progress.say, COMPILING)
         if settings.executor is not None:

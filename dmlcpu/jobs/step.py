@@ -19,9 +19,9 @@ from dmlcpu.errors import DmlError
 from dmlcpu.files import FileError, Identity, Writer, create, identity
 from dmlcpu.files.identities import differs
 from dmlcpu.files.remote import located
-from dmlcpu.files.targets import sync_folder
+from dmlcpu.files.targets import file_of, sync_folder
 from dmlcpu.files.web import patience
-from dmlcpu.jobs.job import Task
+from dmlcpu.jobs.job import Task, relative
 from dmlcpu.jobs.open_inputs import JobError, OnRead, OpenArguments, open_arguments
 from dmlcpu.jobs.operations import Operation, operation_of
 from dmlcpu.runtime.threads import limit_threads
@@ -135,8 +135,15 @@ class Step:
             raise JobError("; ".join(error.reason for error in self.task.errors))
         # Of other machines only this one's own looks are compared in all.
         self._inputs = self._unchanged(self.task.inputs, same_place=self._settings.place is not None)
-        self._operation = operation_of(self._job.op, self._settings.directory)
-        self._opened = open_arguments(self._job, self._operation, self._settings.directory)
+        directory = self._settings.directory
+        self._operation = operation_of(self._job.op, directory)
+        self._opened = open_arguments(self._job, self._operation, directory)
+        op, read = directory / self._job.op, dict(self._opened.identities)
+        for file, state in self._operation.states.items():
+            read[self._job.op if file == op else relative(file, directory)] = state
+        for path, found in read.items():  # a link may have led elsewhere for a moment
+            if differs(self._inputs.get(path), found, same_place=True):
+                raise JobError(f"inputs: {path!r} has changed since it was checked")
         if self.task.work.block_bytes is None:
             self._arguments = self._opened.in_memory()
             self.close()
@@ -187,6 +194,16 @@ class Step:
                 self._outputs[path] = identity(file, content=False)
                 if self._settings.place is None:  # a cluster may carry out a job again that is recorded as done
                     self._outputs[path] |= identity(file, content=True)
+                self._check_placed(writer, file)
+
+    def _check_placed(self, writer: Writer, file: str) -> None:
+        """Refuse another file at a result's path: a link has been switched, or a folder renamed, since the check."""
+        if file_of(os.stat(file)) == writer.placed:
+            return
+        if (found := os.path.realpath(file)) != writer.target:
+            raise FileError(f"a link to {found!r}", f"{writer.target!r}, as when the job was checked")
+        if self._settings.place is not None:  # a cluster may carry out a job twice at the same time
+            raise FileError("another file in the place of the result", "one run at a time that writes this output")
 
     def sync_folders(self, synced: Callable[[str], OSError | None]) -> None:
         """Sync the folders of the results by a function that returns the failure of a folder."""

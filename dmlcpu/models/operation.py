@@ -13,6 +13,7 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.faults import shown
 from dmlcpu.common.regions import Estimate, Sink, Tensor
 from dmlcpu.errors import BindingError
+from dmlcpu.files import Identity
 from dmlcpu.files.base import Format
 from dmlcpu.models.commands import Dispatch, WriteFile
 from dmlcpu.models.model import Model, load_model
@@ -50,6 +51,7 @@ class ModelOperation:
         self.parameters = tuple(name for name, buffer in self._model.buffers.items() if not buffer.deferred)
         self.sources = self.parameters
         self.files = tuple(self._model.files)
+        self.states: Mapping[Path, Identity] = {}
         self.results = tuple(self._shapes)
 
     def estimate(self, arguments: Mapping[str, Any]) -> Estimate:

@@ -18,7 +18,7 @@ from dmlcpu.common.arguments import Array, check_choice
 from dmlcpu.common.block_reader import as_source, read_blocks, regions_of
 from dmlcpu.common.regions import Estimate, Sink, Source, Tensor
 from dmlcpu.errors import BindingError
-from dmlcpu.files import open_source
+from dmlcpu.files import Identity, open_source
 from dmlcpu.files.base import Format
 from dmlcpu.files.formats import INDEX, INDEX_HEADER
 from dmlcpu.search.arguments import as_new_ids
@@ -150,6 +150,7 @@ class BuildOperation:
     sources: tuple[str, ...] = ("vectors",)
     results: tuple[str, ...] = ("index",)
     files: tuple[Path, ...] = ()
+    states: Mapping[Path, Identity] = MappingProxyType({})
 
     def __init__(self) -> None:
         self.form: Format | None = Format((INDEX,), open_source, lambda _: None, self._create, mark=INDEX_HEADER)
@@ -251,6 +252,7 @@ class IndexOperation:
 
     def __init__(self, path: Path) -> None:
         self._index = load_index(path)
+        self.states: Mapping[Path, Identity] = {}
         self.files = tuple(file for file in (path / name for name in FILES) if file.exists())
         names = inspect.signature(self._index.search).parameters
         self.parameters: tuple[str, ...] = tuple([name for name in names if name != "report"])

@@ -144,7 +144,7 @@ def test_a_server_that_tells_no_versions(tmp_path: Path) -> None:
 def test_an_answer_that_unpacks_to_more_takes_no_memory(server: Server, tmp_path: Path) -> None:
     """200 MB of zeros, where up to some KB are requested; and no answer is unpacked at all."""
     write(tmp_path / "x.npy", x=np.zeros((1000, 1000)))
-    server.packed = gzip.compress(bytes(200 << 20), 1)
+    server.packed = gzip.compress(bytes(200 << 20), 9)
     tracemalloc.start()
     try:
         with pytest.raises(OSError, match=r"the server sent .* bytes, and .* were requested"):

@@ -12,6 +12,7 @@ from dmlcpu.common.regions import Tensor
 from dmlcpu.files import FileError, create, open_source
 from dmlcpu.files.folders import remove
 from dmlcpu.files.formats import suffixes_where
+from dmlcpu.files.remote import located
 from dmlcpu.files.targets import sync_folder
 
 ARRAY = np.arange(12, dtype="f4").reshape(3, 4)
@@ -102,6 +103,33 @@ def test_links_are_followed(target: Path) -> None:
         with open_source(real) as source:
             np.testing.assert_array_equal(source.read(), array)
         assert contents(real.parent) == [target.name]
+
+
+@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="no handles of folders")
+def test_a_folder_that_is_renamed_for_a_moment(target: Path) -> None:
+    """What is written meanwhile is a part of the new file all the same."""
+    folder = target.parent / "out"
+    writer = create(folder / target.name, TENSORS, "0a")
+    folder.rename(target.parent / "moved")
+    folder.mkdir()
+    writer.write({"y": ARRAY})
+    assert contents(folder) == []
+    folder.rmdir()
+    (target.parent / "moved").rename(folder)
+    writer.finish()
+    writer.put_in_place()
+    with open_source(folder / target.name) as source:
+        np.testing.assert_array_equal(source.read(), ARRAY)
+
+
+def test_what_two_dots_after_a_link_mean(tmp_path: Path) -> None:
+    """The folder around the one that the link leads to, as for the system."""
+    (tmp_path / "else" / "folder").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "else" / "folder")
+    write(tmp_path / "link" / ".." / "y.npy", y=ARRAY)
+    assert contents(tmp_path) == ["else", "link"]
+    np.testing.assert_array_equal(np.load(tmp_path / "else" / "y.npy"), ARRAY)
+    assert located(tmp_path, "zip://x.npy::link/../x.zip") == f"zip://x.npy::{tmp_path.resolve()}/else/x.zip"
 
 
 @pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="no handles of folders")

@@ -3,8 +3,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from dmlcpu.batch import run_jobs
 from dmlcpu.jobs.entries import read_jobs
 from dmlcpu.jobs.job import FileInput, Job, _may_match, tasks_of
 
@@ -90,6 +92,20 @@ def test_what_a_pattern_matches_is_a_file_whatever_its_name(tmp_path: Path) -> N
     (job,) = jobs(tmp_path, members | {"files": ["a.npz::b"]})
     assert job.inputs[""] == FileInput("a.npz", "b")
     assert ids(tmp_path, members | {"files": ["a.npz::b"]}) == ["ab.npz"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such names there")
+def test_a_file_whose_name_begins_as_a_chained_url_does(tmp_path: Path) -> None:
+    """It is read, and not the file that the URL would lead to."""
+    for name, sign in (("x.npy", 1), ("simplecache::x.npy", -1)):
+        np.save(tmp_path / name, sign * np.arange(9.0))
+    job = {"op": "top_k", "attrs": {"k": 1}, "output": "out/{stem}.npz"}
+    for members in (job | {"glob": "*.npy"}, job | {"files": ["x.npy", "simplecache::x.npy"]}):
+        assert run_jobs([members], directory=tmp_path).done == 2
+        found = {name: np.load(tmp_path / "out" / f"{name}.npz")["values"].tolist() for name in ("x", "simplecache::x")}
+        assert found == {"x": [8], "simplecache::x": [0]}
+        for name in found:
+            (tmp_path / "out" / f"{name}.npz").unlink()
 
 
 def test_a_job_for_each_file(tmp_path: Path) -> None:

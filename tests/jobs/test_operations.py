@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from samples import as_tuple, large_calls
 
 import dmlcpu
 from dmlcpu.batch import JobsError, plan_jobs, run_jobs
+from dmlcpu.errors import DmlError
 from dmlcpu.jobs import operations
 from dmlcpu.jobs.operations import is_path, operation_of, version_of
 from dmlcpu.jobs.progress import Progress
@@ -199,11 +202,117 @@ def test_elements_that_an_onnx_model_has_in_a_file_of_their_own(tmp_path: Path, 
         run_jobs([{"op": "model.json", "output": "w.npy"}], directory=tmp_path)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
 @pytest.mark.parametrize("while_read", [False, True])
-def test_data_of_a_model_that_change(
+def test_a_link_to_a_model_that_leads_elsewhere_for_a_moment(
     tmp_path: Path, model: dict[str, Any], monkeypatch: pytest.MonkeyPatch, while_read: bool
 ) -> None:
+    """What is read is compared, not only what the path leads to before and after."""
+    model["resources"]["x"]["initialValues"] = {"sourcePath": "data.npy"}
+    for version, values in (("v1", [1, 9, 5, 7]), ("v2", [1, 2, 3, 4])):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "model.json").write_text(json.dumps(model))
+        np.save(tmp_path / version / "data.npy", np.array(values, np.float32))
+    (tmp_path / "link").symlink_to("v1")
+
+    def elsewhere(*arguments: Any) -> Any:
+        (tmp_path / "link").unlink()
+        (tmp_path / "link").symlink_to("v2")
+        found = real(*arguments)
+        (tmp_path / "link").unlink()
+        (tmp_path / "link").symlink_to("v1")
+        return found
+
+    if while_read:
+        real: Any = ModelOperation
+        elsewhere.version = ModelOperation.version  # type: ignore[attr-defined]
+        monkeypatch.setattr("dmlcpu.models.operation.ModelOperation", elsewhere)
+    else:
+        real = operation_of
+        monkeypatch.setattr("dmlcpu.jobs.step.operation_of", elsewhere)
+    result = run_jobs([{"op": "link/model.json", "output": {"values": "y.npy"}}], directory=tmp_path)
+    if while_read:
+        assert result.done == 1
+        assert np.load(tmp_path / "y.npy").tolist() == [9, 7]
+    else:
+        found = [failure.error for failure in result.failures]
+        assert found == ["inputs: 'link/model.json' has changed since it was checked"]
+        assert not (tmp_path / "y.npy").exists()
+
+
+def test_a_model_that_breaks_while_it_is_checked(tmp_path: Path, model: dict[str, Any], monkeypatch: Any) -> None:
+    """Its jobs are not right; the run of the others goes on."""
+    (tmp_path / "model.json").write_text(json.dumps(model))
+    np.save(tmp_path / "x.npy", np.arange(9.0))
+
+    def broken(op: str, directory: Path) -> Any:
+        raise DmlError("model.json", "resources", "missing", "an object")
+
+    monkeypatch.setattr("dmlcpu.jobs.job.operation_of", broken)
+    jobs = [{"op": "model.json", "output": {"values": "y.npy"}}]
+    jobs.append({"op": "top_k", "inputs": {"x": "x.npy"}, "attrs": {"k": 2}, "output": "best.npz"})
+    result = run_jobs(jobs, directory=tmp_path, keep_going=True)
+    assert (result.done, result.failed) == (1, 1)
+    assert (
+        result.failures[0].error
+        == "inputs: model.json: resources is missing; allowed: an object; allowed: files that can be read"
+    )
+
+
+def ticks_of_2_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the clock of the file system tick each 2 s; a tick is at its beginning."""
+    real = os.stat
+
+    def stat(*arguments: Any, **options: Any) -> os.stat_result:
+        status = real(*arguments, **options)
+        when = {name: getattr(status, name) // (2 * 10**9) * 2 * 10**9 for name in ("st_mtime_ns", "st_ctime_ns")}
+        return os.stat_result(status[:10], when)
+
+    monkeypatch.setattr(os, "stat", stat)
+    time.sleep((0.1 - time.time()) % 2)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+@pytest.mark.parametrize("content_hash", [False, True])
+def test_data_of_a_model_that_a_link_leads_to(tmp_path: Path, model: dict[str, Any], content_hash: bool) -> None:
+    """`link/../data.npy` is next to where the link leads, not next to the link: there is another file of this name."""
+    model["resources"]["x"]["initialValues"] = {"sourcePath": "../data.npy"}
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "else" / "v1").mkdir(parents=True)
+    (tmp_path / "else" / "v1" / "model.json").write_text(json.dumps(model))
+    (tmp_path / "jobs" / "link").symlink_to(tmp_path / "else" / "v1")
+    np.save(tmp_path / "jobs" / "data.npy", np.zeros(4, np.float32))
+    job = {"op": "link/model.json", "output": {"values": "y.npy"}}
+    jobs = save_jobs(tmp_path / "jobs", [job])
+    for values, best in (([1, 9, 5, 7], [9, 7]), ([1, 2, 3, 4], [4, 3])):
+        np.save(tmp_path / "else" / "data.npy", np.array(values, np.float32))
+        assert run_jobs(jobs, content_hash=content_hash).done == 1
+        assert np.load(tmp_path / "jobs" / "y.npy").tolist() == best
+    np.save(tmp_path / "jobs" / "data.npy", np.ones(4, np.float32))
+    assert run_jobs(jobs, content_hash=content_hash).done_before == 1
+    with pytest.raises(JobsError, match=r"an input at the op link/model\.json"):
+        run_jobs([{**job, "output": {"values": "../else/data.npy"}}], directory=tmp_path / "jobs")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_a_model_outside_of_a_directory_that_a_link_leads_to(tmp_path: Path, model: dict[str, Any]) -> None:
+    model["resources"]["x"]["initialValues"] = {"sourcePath": "data.npy"}
+    (tmp_path / "model.json").write_text(json.dumps(model))
+    np.save(tmp_path / "data.npy", np.array([1, 9, 5, 7], np.float32))
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "deep" / "er")
+    job = {"op": str(tmp_path / "model.json"), "output": {"values": "y.npy"}}
+    assert run_jobs([job], directory=tmp_path / "link").done == 1
+    assert np.load(tmp_path / "deep" / "er" / "y.npy").tolist() == [9, 7]
+
+
+@pytest.mark.parametrize("while_read", ["", "ticks of milliseconds", "ticks of 2 s"])
+def test_data_of_a_model_that_change(
+    tmp_path: Path, model: dict[str, Any], monkeypatch: pytest.MonkeyPatch, while_read: str
+) -> None:
     """The model is read again, in the same process; also if they change while it is read, or before the check."""
+    if while_read == "ticks of 2 s":  # size, inode and times stay
+        ticks_of_2_seconds(monkeypatch)
     np.save(tmp_path / "data.npy", np.array([1, 9, 5, 7], np.float32))
     model["resources"]["x"]["initialValues"] = {"sourcePath": "data.npy"}
     jobs = save_jobs(tmp_path, [{"op": "model.json", "output": {"values": "y.npy"}}])
@@ -214,7 +323,6 @@ def test_data_of_a_model_that_change(
         found = ModelOperation(path)
         reads.append(path)
         if len(reads) == 1:
-            time.sleep(0.02)  # times of files are as coarse as the system's tick
             np.save(tmp_path / "data.npy", np.array([1, 2, 3, 4], np.float32))
         return found
 
@@ -227,7 +335,7 @@ def test_data_of_a_model_that_change(
         np.save(tmp_path / "data.npy", np.array([1, 2, 3, 4], np.float32))
     assert run_jobs(jobs).done == 1
     assert np.load(tmp_path / "y.npy").tolist() == [4, 3]
-    assert len(reads) == 2 * while_read
+    assert len(reads) == (2 if while_read else 0)
     assert run_jobs(jobs).done_before == 1
 
 

@@ -2,13 +2,15 @@
 
 import json
 import logging
+import os
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from job_files import assert_best, best, records, save_inputs, save_jobs
+from job_files import assert_best, best, records, run_after, save_inputs, save_jobs
 from web_server import Server, serving
 
 from dmlcpu.batch import JobsError, jobs_status, plan_jobs, run_jobs
@@ -50,6 +52,18 @@ def test_a_slow_server_keeps_no_other_job_waiting(tmp_path: Path, server: Server
     assert_best(tmp_path, "0002")
 
 
+def test_a_slow_server_keeps_no_other_job_waiting_that_is_done(tmp_path: Path, server: Server) -> None:
+    """Whether a job is done is also found in time: its input has a minute's bytes to send."""
+    jobs = [best(name, inputs={"x": f"{server.url}/in/{name}.npy"}) for name in ("0001", "0002")]
+    options = {"directory": tmp_path, "manifest": tmp_path / "manifest", "content_hash": True, "keep_going": True}
+    assert run_jobs(jobs, **options).done == 2
+    server.slow = "/in/0001.npy"
+    begun = time.monotonic()
+    result = run_jobs(jobs, **options, timeout=2)
+    assert time.monotonic() - begun < 30
+    assert (result.done_before, [failure.id for failure in result.failures]) == (1, ["0001"])
+
+
 @pytest.mark.parametrize("given", ["listed", "matched"])
 def test_passwords_are_recorded_nowhere(
     tmp_path: Path, server: Server, caplog: pytest.LogCaptureFixture, given: str
@@ -83,6 +97,28 @@ def test_passwords_are_recorded_nowhere(
     shown += [caplog.text, log.read_text(), Path(f"{jobs}.manifest.jsonl").read_text()]
     assert not [text for text in shown if "hunter2" in text]
     assert sum("***@127.0.0.1" in text for text in shown) >= 5
+
+
+def test_passwords_of_files_that_change_after_the_check_are_recorded_nowhere(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "dmlcpu")
+    url = server.url.replace("://", "://me:hunter2@") + "/in/{}.npy?Signature=hunter2"
+    names = [f"{number:04}" for number in range(3)]
+    jobs = save_jobs(tmp_path, [best(name, inputs={"x": url.format(name)}) for name in names])
+
+    def change() -> None:
+        os.utime(tmp_path / "in" / "0000.npy", ns=(5, 10**18))
+        (tmp_path / "in" / "0001.npy").unlink()
+        server.failing = "/in/0002.npy?Signature=hunter2"
+
+    log = tmp_path / "log"
+    result = run_after(monkeypatch, change, jobs, log=log, retries=0)
+    assert result.failed == 3
+    shown = [str(result.failures), str(jobs_status(jobs)), Path(f"{jobs}.manifest.jsonl").read_text(), log.read_text()]
+    for text in (*shown, caplog.text):
+        assert "***@127.0.0.1" in text
+        assert "hunter2" not in text
 
 
 def test_a_manifest_of_an_earlier_release_with_passwords(tmp_path: Path, server: Server) -> None:
