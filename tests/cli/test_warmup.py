@@ -143,5 +143,7 @@ def test_nothing_is_compiled_if_it_cannot_be_kept(run: Run, monkeypatch: pytest.
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tqdm", None)
-    with pytest.raises(MissingExtraError, match=r"needs the package tqdm: pip install 'dmlcpu\[cli\]'"):
+    with pytest.raises(
+        MissingExtraError, match=r"needs the package tqdm: pip install '\.\[cli\]' in a clone of dmlcpu"
+    ):
         warmup.warm_up([("top_k", "int16")])

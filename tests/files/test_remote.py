@@ -234,7 +234,7 @@ def test_servers_that_lie() -> None:
 @pytest.mark.parametrize("package", ["fsspec", "aiohttp"])
 def test_says_what_to_install(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    message = rf"http:// needs the package {package}: pip install 'dmlcpu\[remote\]'"
+    message = rf"http:// needs the package {package}: pip install '\.\[remote\]' in a clone of dmlcpu"
     for action in (open_source, matching, lambda url: identity(url, content=False)):
         with pytest.raises(ImportError, match=message):
             action("http://127.0.0.1/*.npy")

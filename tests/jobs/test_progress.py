@@ -128,5 +128,7 @@ def test_a_run_goes_on_when_standard_error_is_closed(monkeypatch: pytest.MonkeyP
 def test_no_tqdm(monkeypatch: pytest.MonkeyPatch) -> None:
     broken: Any = None
     monkeypatch.setitem(sys.modules, "tqdm", broken)
-    with pytest.raises(MissingExtraError, match=r"needs the package tqdm: pip install 'dmlcpu\[cli\]'"):
+    with pytest.raises(
+        MissingExtraError, match=r"needs the package tqdm: pip install '\.\[cli\]' in a clone of dmlcpu"
+    ):
         Progress()

@@ -227,5 +227,7 @@ def test_a_missing_model_is_an_os_error(tmp_path: Path) -> None:
 
 def test_a_missing_extra_is_named(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema", None)
-    with pytest.raises(MissingExtraError, match=r"needs the package jsonschema: pip install 'dmlcpu\[cli\]'"):
+    with pytest.raises(
+        MissingExtraError, match=r"needs the package jsonschema: pip install '\.\[cli\]' in a clone of dmlcpu"
+    ):
         load_model(save(top_k()))

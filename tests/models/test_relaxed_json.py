@@ -63,5 +63,7 @@ def test_a_fault_has_its_place_or_line_and_column(text: str, fault: str) -> None
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "json5", None)
     assert parse("[1, /* needs no json5 */]", Faults()) == [1]
-    with pytest.raises(MissingExtraError, match=r"needs the package json5: pip install 'dmlcpu\[cli\]'"):
+    with pytest.raises(
+        MissingExtraError, match=r"needs the package json5: pip install '\.\[cli\]' in a clone of dmlcpu"
+    ):
         parse("{a: 1}", Faults())
