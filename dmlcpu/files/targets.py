@@ -35,7 +35,7 @@ class Writer(ABC):
     `sinks` take the arrays' elements, each of them once. All is written under a temporary name in the target's folder:
     `finish`, then `put_in_place`. Until then the target is as it was; `discard` leaves it so. Last, call `sync_folder`
     with `folder`, once for all targets in it. `token` is hexadecimal digits, others for each attempt. `placed` is the
-    new file's device and inode, once it is in place.
+    new file's device and inode, once it is finished.
     """
 
     def __init__(self, target: str, token: str) -> None:
@@ -44,8 +44,12 @@ class Writer(ABC):
         self.target = target
         self.folder, name = os.path.split(target)
         self._temporary = os.path.join(self.folder, f".{name}.{token}.part")
-        make_folder(self.folder)
-        self._at = _opened(self.folder)  # no link that takes the folder's place later is followed
+        self._at: int | None = None  # no link that takes the folder's place later is followed
+        with contextlib.suppress(FileNotFoundError):
+            self._at = _opened(self.folder)
+        if self._at is None:
+            make_folder(self.folder)
+            self._at = _opened(self.folder)
 
     def _leave(self) -> None:
         if self._at is not None:
@@ -87,12 +91,12 @@ class FileWriter(Writer):
         """Replace the target atomically: a reader finds the old file or the new one."""
         old, new = self._from(self._temporary), self._from(self.target)
         os.replace(old, new, src_dir_fd=self._at, dst_dir_fd=self._at)
-        self.placed = file_of(os.stat(new, dir_fd=self._at))
         self._leave()
 
     def finish(self) -> None:
         """Have it all on the disk, under the temporary name."""
         os.fsync(self._file.fileno())
+        self.placed = file_of(os.fstat(self._file.fileno()))
         self._file.close()
 
     def discard(self) -> None:

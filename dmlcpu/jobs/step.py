@@ -5,6 +5,7 @@ import errno
 import functools
 import logging
 import os
+import stat
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from dmlcpu.common.regions import Sink, Stopped, Tensor
 from dmlcpu.common.secrets import without_secrets
 from dmlcpu.errors import DmlError
 from dmlcpu.files import FileError, Identity, Writer, create, identity
+from dmlcpu.files.base import identity_of
 from dmlcpu.files.identities import differs
 from dmlcpu.files.remote import located
 from dmlcpu.files.targets import file_of, sync_folder
@@ -191,14 +193,17 @@ class Step:
                     found = "the new file, under its temporary name, is gone"
                     raise FileError(found, "one run at a time that writes this output") from None
                 file = os.path.join(self._settings.directory, path)
-                self._outputs[path] = identity(file, content=False)
+                state = os.stat(file)
+                self._check_placed(writer, file, state)
+                self._outputs[path] = (
+                    identity_of(state) if stat.S_ISREG(state.st_mode) else identity(file, content=False)
+                )
                 if self._settings.place is None:  # a cluster may carry out a job again that is recorded as done
                     self._outputs[path] |= identity(file, content=True)
-                self._check_placed(writer, file)
 
-    def _check_placed(self, writer: Writer, file: str) -> None:
+    def _check_placed(self, writer: Writer, file: str, state: os.stat_result) -> None:
         """Refuse another file at a result's path: a link has been switched, or a folder renamed, since the check."""
-        if file_of(os.stat(file)) == writer.placed:
+        if file_of(state) == writer.placed:
             return
         if (found := os.path.realpath(file)) != writer.target:
             raise FileError(f"a link to {found!r}", f"{writer.target!r}, as when the job was checked")
