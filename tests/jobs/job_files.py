@@ -18,6 +18,9 @@ from dmlcpu.jobs.manifest import Manifest
 from dmlcpu.jobs.run import JobsRun
 
 ROOT = Path(dmlcpu.__file__).parents[1]
+COUNT = 6
+ALL = [f"{number:04}" for number in range(COUNT)]
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
 
 
 def save_inputs(folder: Path, count: int, shape: tuple[int, ...] = (8, 16), seed: int = 0) -> list[Path]:
@@ -141,3 +144,16 @@ def until(true: Callable[[], bool], process: Any) -> None:
     """Wait for something that a process does."""
     eventually(lambda: true() or process.poll() is not None)
     assert true(), process.communicate()
+
+
+def errors(result: BatchResult) -> dict[str, str]:
+    return {failure.id: failure.error for failure in result.failures}
+
+
+def assert_all_but(jobs: Path, *failed: str) -> None:
+    """Check that all jobs are done but these, of which there is nothing."""
+    for name in ALL:
+        if name not in failed:
+            assert_best(jobs.parent, name)
+    assert outcomes(jobs) == {name: "failed" if name in failed else "done" for name in ALL}
+    assert sorted(contents(jobs.parent / "out")) == [f"{name}.npz" for name in ALL if name not in failed]

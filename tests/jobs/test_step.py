@@ -15,41 +15,25 @@ import commands
 import numpy as np
 import pytest
 from job_files import (
+    ALL,
+    COUNT,
+    LINUX,
     ROOT,
-    assert_best,
+    assert_all_but,
     best,
     contents,
     each_best,
     environment,
+    errors,
     outcomes,
     run_after,
     save_inputs,
     save_jobs,
 )
 
-from dmlcpu.batch import BatchResult, run_jobs
-from dmlcpu.common.regions import Tensor
-from dmlcpu.files import create, targets, write_whole
-from dmlcpu.files.targets import FileWriter, Writer
-from dmlcpu.jobs import step
-from dmlcpu.jobs.open_inputs import OpenArguments
-
-COUNT = 6
-ALL = [f"{number:04}" for number in range(COUNT)]
-LINUX = pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
-
-
-def errors(result: BatchResult) -> dict[str, str]:
-    return {failure.id: failure.error for failure in result.failures}
-
-
-def assert_all_but(jobs: Path, *failed: str) -> None:
-    """Check that all jobs are done but these, of which there is nothing."""
-    for name in ALL:
-        if name not in failed:
-            assert_best(jobs.parent, name)
-    assert outcomes(jobs) == {name: "failed" if name in failed else "done" for name in ALL}
-    assert sorted(contents(jobs.parent / "out")) == [f"{name}.npz" for name in ALL if name not in failed]
+from dmlcpu.batch import run_jobs
+from dmlcpu.files import targets
+from dmlcpu.files.targets import FileWriter
 
 
 @pytest.fixture
@@ -257,153 +241,6 @@ def test_a_place_that_can_no_longer_be_written_to(jobs: Path, monkeypatch: pytes
     assert errors(result)[ALL[-1]].startswith("output: 'other/new/a.npz': ")
     (jobs.parent / "other").unlink()
     assert run_jobs(jobs).done == 1
-
-
-def test_a_folder_that_comes_into_a_targets_place(jobs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = jobs.parent / "out" / "0002.npz"
-    result = run_after(monkeypatch, lambda: target.mkdir(parents=True), jobs)
-    assert list(errors(result)) == ["0002"]
-    assert errors(result)["0002"].startswith("output: 'out/0002.npz': a folder in the place of the output")
-    target.rmdir()
-    assert_all_but(jobs, "0002")
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("linked", ["out", "out/0002.npz"])
-def test_a_link_that_comes_into_a_targets_place(
-    jobs: Path, monkeypatch: pytest.MonkeyPatch, linked: str, workers: int
-) -> None:
-    """It is not followed: the file that it leads to stays."""
-    (jobs.parent / "mine").mkdir()
-    (jobs.parent / "mine" / "0002.npz").write_bytes(b"mine")
-
-    def link() -> None:
-        (jobs.parent / linked).parent.mkdir(exist_ok=True)
-        (jobs.parent / linked).symlink_to(jobs.parent / "mine" / linked[4:])
-
-    result = run_after(monkeypatch, link, jobs, workers=workers)
-    assert contents(jobs.parent / "mine") == {"0002.npz": b"mine"}
-    assert sorted(errors(result)) == (ALL if linked == "out" else ["0002"])  # workers end in any order
-    found, allowed = (str(jobs.parent / name / linked[4:]) for name in ("mine", "out"))
-    text = f"output: 'out/0002.npz': a link to {found!r}; allowed: {allowed!r}, as when the job was checked"
-    assert errors(result)["0002"] == text
-    assert run_jobs(jobs, workers=workers).done == len(errors(result))  # links that are there at the check are followed
-    assert len(contents(jobs.parent / "mine")) == len(errors(result))
-
-
-@LINUX
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_link_to_outputs_that_is_switched(jobs: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
-    """What is where the link leads now is not the result, and nothing there is replaced."""
-    folder = jobs.parent
-    for version in ("v1", "v2"):
-        (folder / version).mkdir()
-    (folder / "v2" / "0002.npz").write_bytes(b"mine")
-    (folder / "out").symlink_to("v1")
-
-    def switch() -> None:
-        (folder / "out").unlink()
-        (folder / "out").symlink_to("v2")
-
-    result = run_after(monkeypatch, switch, jobs, workers=workers)
-    assert (result.done, sorted(errors(result))) == (0, ALL)
-    found, allowed = folder / "v2" / "0002.npz", folder / "v1" / "0002.npz"
-    text = f"output: 'out/0002.npz': a link to '{found}'; allowed: '{allowed}', as when the job was checked"
-    assert errors(result)["0002"] == text
-    assert contents(folder / "v2") == {"0002.npz": b"mine"}
-    assert run_jobs(jobs, workers=workers).done == COUNT
-    assert_all_but(jobs)
-
-
-SUFFIXES = {"npy": "numpy", "npz": "numpy", "safetensors": "safetensors", "zarr": "zarr", "pb": "onnx", "h5": "h5py"}
-
-
-@LINUX
-@pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("name", ["x", "k"])
-def test_a_link_to_inputs_that_leads_elsewhere_for_a_moment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, name: str
-) -> None:
-    """The file that is opened is compared, not only what the path leads to before and after."""
-    pytest.importorskip(SUFFIXES[suffix])
-    values = {"x": np.arange(9.0), "k": np.int64(2)}
-    for version in ("v1", "v2"):
-        path = tmp_path / version / f"a.{suffix}"
-        path.parent.mkdir()
-        array = values[name] + (version == "v2")
-        if suffix == "h5":
-            with pytest.importorskip("h5py").File(path, "w") as file:
-                file["a"] = array
-        else:
-            write_whole(create(path, {"a": Tensor(array.shape, array.dtype)}, "0a"), {"a": np.asarray(array)})
-    (tmp_path / "link").symlink_to("v1")
-    np.save(tmp_path / "other.npy", values["k" if name == "x" else "x"])
-    inputs = {name: f"link/a.{suffix}", "k" if name == "x" else "x": "other.npy"}
-    job = {"op": "top_k", "inputs": inputs, "output": "y.npz"}
-    real, count = step.open_arguments, []
-
-    def elsewhere(*arguments: Any) -> OpenArguments:
-        for version in ("v2", "v1"):
-            (tmp_path / "link").unlink()
-            (tmp_path / "link").symlink_to(version)
-            if version == "v2":
-                opened = real(*arguments)
-        count.append(1)
-        return opened
-
-    monkeypatch.setattr(step, "open_arguments", elsewhere)
-    result = run_jobs([job], directory=tmp_path)
-    assert (result.done, len(count)) == (0, 1)
-    assert result.failures[0].error == f"inputs: 'link/a.{suffix}' has changed since it was checked"
-    monkeypatch.undo()
-    assert run_jobs([job], directory=tmp_path).done == 1
-
-
-@LINUX
-@pytest.mark.parametrize("suffix", ["npz", "zarr"])
-def test_a_folder_that_is_exchanged_while_a_result_is_written(
-    jobs: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
-    """The result is in the folder that was there, under another name now."""
-    if suffix == "zarr":
-        pytest.importorskip("zarr")
-    save_jobs(jobs.parent, [best(name, output=f"out/{name}.{suffix}") for name in ALL[:2]])
-    assert run_jobs(jobs).done == 2
-    shutil.copytree(jobs.parent / "out", jobs.parent / "other")
-    real = Writer.write
-
-    def write_and_exchange(writer: Writer, arrays: Any) -> None:
-        real(writer, arrays)
-        if writer.target.endswith(f"0001.{suffix}"):
-            os.rename(jobs.parent / "out", jobs.parent / "before")
-            os.rename(jobs.parent / "other", jobs.parent / "out")
-
-    monkeypatch.setattr(Writer, "write", write_and_exchange)
-    result = run_jobs(jobs, force=True)
-    assert "0001" in errors(result)
-    assert outcomes(jobs)["0001"] == "failed"
-    if suffix == "npz":
-        found = "another file in the place of the result; allowed: one run at a time that writes this output"
-        assert errors(result)["0001"] == f"output: 'out/0001.npz': {found}"
-
-
-@LINUX
-def test_a_directory_whose_link_is_switched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results stay where the directory was when the jobs were checked, and they are not said done elsewhere."""
-    [x] = save_inputs(tmp_path, 1)
-    for version in ("v1", "v2"):
-        (tmp_path / version).mkdir()
-    (tmp_path / "v2" / "y.npz").write_bytes(b"mine")
-    (tmp_path / "link").symlink_to("v1")
-
-    def switch() -> None:
-        (tmp_path / "link").unlink()
-        (tmp_path / "link").symlink_to("v2")
-
-    job = best("0000", inputs={"x": str(x)}, output="y.npz")
-    result = run_after(monkeypatch, switch, [job], directory=tmp_path / "link")
-    assert list(errors(result)) == ["0000"]
-    assert contents(tmp_path / "v2") == {"y.npz": b"mine"}
 
 
 def test_what_a_job_raises_is_its_own_failure(jobs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
