@@ -102,7 +102,7 @@ def test_the_second_signal_ends_what_does_not_end(large: Path, number: signal.Si
         assert process.stdout is not None
         assert process.stdout.readline() == "stuck\n"
         process.send_signal(number)
-        asked = f"dmlcpu: {number.name}: finishing what runs; once more to stop at once\n"
+        asked = f"dmlcpu: {number.name}: finishing the running jobs; send it again to stop at once\n"
         if where == "thread":
             assert process.stderr is not None
             assert process.stderr.readline() == asked
