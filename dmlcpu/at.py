@@ -151,7 +151,9 @@ class Limits(NamedTuple):
 LIMITS = Limits()
 # Types of x in which updates of a type are computed alike. (NumPy adds an int to uint64 as float64.)
 _ALIKE: Mapping[type, str] = {int: "bBhHiIefd", float: "ef", np.ndarray: "bBhHiIlLqQefd"}
+_PLAIN = (np.ndarray, np.memmap)  # other classes may replace NumPy's functions: they get what is given
 _SMALL = 2048  # integers up to it are exact in float16
+_TINY = 2**-14  # from it on no number underflows in float16
 _BLOCK = 1 << 18  # small integers converted to int64 at a time: they stay in the second-level cache
 
 
@@ -161,8 +163,14 @@ def _apply(name: str, reduction: str, ufunc: np.ufunc | None, x: Any, indices: A
         raise TypeError(f"{name}: x is {type(x).__name__}; allowed: a numpy.ndarray")
     if not x.flags.writeable:  # ufunc.at would write to it
         raise BindingError(name, "x", "read-only", "an array that can be written to")
-    if ufunc and type(updates) in _ALIKE:
-        updates = _in_type_of(x, updates, ufunc)
+    if ufunc and type(updates) in _ALIKE and type(x) in _PLAIN:
+        typed = _in_type_of(x, updates, ufunc)
+        if typed is not updates and ufunc is not np.add and x.dtype.kind == "f":
+            # Unlike the loop that converts, NumPy's loop of one type reports that maxima and minima of NaN are invalid.
+            with np.errstate(invalid="ignore"):
+                _apply(name, reduction, ufunc, x, indices, typed)
+            return
+        updates = typed
     if type(x) is np.ndarray and _are_few(indices, x):
         _apply_by_numpy(ufunc, x, indices, updates)  # at once: such calls take NumPy a microsecond
         return
@@ -199,11 +207,11 @@ def _in_type_of(x: Array, updates: Any, ufunc: np.ufunc) -> Any:
         # Sums of integers that wrap at more bits have the same lower bits.
         wraps = ufunc is np.add and computed.kind in "iu" and np.can_cast(computed, dtype, "same_kind")
         return updates.astype(dtype) if wraps or computed == dtype else updates
-    if not -_SMALL <= updates <= _SMALL:
+    if updates and not _TINY <= abs(updates) <= _SMALL:
         return updates
     try:
         typed = dtype.type(updates)
-    except (OverflowError, FloatingPointError):  # negative for an unsigned type; tiny
+    except OverflowError:  # negative for an unsigned type
         return updates
     return typed if typed.item() == updates else updates
 

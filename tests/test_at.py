@@ -379,6 +379,33 @@ def test_updates_that_sum_alike_have_the_type_of_x(monkeypatch, dtype, update, e
     np.testing.assert_array_equal(given[0], update)
 
 
+@PAIRS
+@pytest.mark.parametrize("update", [0.5, np.array([1], np.int16), 1.5 * 2**-20], ids=repr)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32], ids=lambda dtype: dtype.__name__)
+def test_updates_that_are_converted_report_what_numpy_reports(monkeypatch, ours, numpys, dtype, update):
+    """NumPy's loop of one type reports NaN as invalid, its loop that converts does not; without indices none runs."""
+    monkeypatch.undo()
+    for indices in (np.arange(40) % 5, np.zeros(0, int)):
+        reports = []
+        for function in (ours, numpys):
+            x = np.array([np.nan, 1, 2, 3, 4], dtype)
+            with np.errstate(all="call", call=lambda *report: reports[-1].add(report)):
+                reports.append(set())
+                function(x, indices, update)
+        assert reports[0] == reports[1]
+
+
+def test_classes_that_replace_numpys_functions_get_the_updates_as_given():
+    class Recording(np.ndarray):
+        def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+            given.append((ufunc, method, inputs[2]))
+
+    given = []
+    dmlcpu.add_at(np.zeros(3, np.float32).view(Recording), [0], update := 1)
+    assert given == [(np.add, "at", update)]
+    assert type(given[0][2]) is int
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", "float64", "U3", object], ids=str)
 @pytest.mark.parametrize("first", [300, -1, np.nan, 1e300, 1j, 2**53 + 1, 2**64 - 1, "12", None], ids=repr)
 @pytest.mark.parametrize("indices", [np.arange(2), np.arange(4).reshape(2, 2)], ids=["1-D", "2-D"])
