@@ -386,12 +386,10 @@ def test_updates_that_are_converted_report_what_numpy_reports(monkeypatch, ours,
     """NumPy's loop of one type reports NaN as invalid, its loop that converts does not; without indices none runs."""
     monkeypatch.undo()
     for indices in (np.arange(40) % 5, np.zeros(0, int)):
-        reports = []
-        for function in (ours, numpys):
-            x = np.array([np.nan, 1, 2, 3, 4], dtype)
-            with np.errstate(all="call", call=lambda *report: reports[-1].add(report)):
-                reports.append(set())
-                function(x, indices, update)
+        reports = set(), set()
+        for function, report in zip((ours, numpys), reports, strict=True):
+            with np.errstate(all="call", call=lambda *found, report=report: report.add(found)):
+                function(np.array([np.nan, 1, 2, 3, 4], dtype), indices, update)
         assert reports[0] == reports[1]
 
 
