@@ -42,7 +42,7 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     h5py = library("h5py", "hdf5")
     open_file(path).close()  # the system's error, if it cannot be read
     with refused(_ALLOWED):
-        file = h5py.File(path, "r")
+        file = h5py.File(path, "r", driver="sec2")  # whatever HDF5_DRIVER says: it has the handle of the file
     with OnFailure(file.close), refused(_ALLOWED):
         return _Hdf5Source(file, _dataset(h5py, file, name), dtype)
 

@@ -1,6 +1,8 @@
 import math
 import os
 import struct
+import subprocess
+import sys
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -271,6 +273,18 @@ def test_memory_beside_a_region(path: Path) -> None:
     for name, beside in [("plain", 0), ("gzip", 6000)]:
         with open_source(path, name) as source:
             assert source.buffer_bytes == beside
+
+
+@pytest.mark.parametrize("driver", ["core", "stdio"])
+def test_another_driver_in_the_environment(path: Path, driver: str) -> None:
+    """Only HDF5's usual driver has the handle of the file, which tells whether another file has its name by now."""
+    with h5py.File(path, "w") as file:
+        file["x"] = ARRAY
+    code = "import sys, dmlcpu.files as files; print(files.open_source(sys.argv[1]).identity()['size'])"
+    environment = {**os.environ, "HDF5_DRIVER": driver}  # HDF5 reads it once
+    command = [sys.executable, "-c", code, str(path)]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (found.stderr, found.stdout) == ("", f"{path.stat().st_size}\n")
 
 
 def test_it_is_not_written(path: Path) -> None:
