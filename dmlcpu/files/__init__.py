@@ -39,6 +39,7 @@ def create(
     `token`: see `Writer`. `place`: where the target must be, with no link that leads elsewhere. `form`: the format; by
     default that of the suffix. Raises what `check_target` does.
     """
+    form = form or format_of(path)  # not of the file that it links to, which may have another suffix
     found, target = check_target(place or path, tensors, form, is_real=place is not None and HANDLES)
     if place is not None and target != place:
         raise FileError(f"a link to {target!r}", f"{place!r}, as when the job was checked")

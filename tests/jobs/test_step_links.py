@@ -24,7 +24,7 @@ from job_files import (
 
 from dmlcpu.batch import run_jobs
 from dmlcpu.common.regions import Tensor
-from dmlcpu.files import create, write_whole
+from dmlcpu.files import create, open_source, write_whole
 from dmlcpu.files.targets import Writer
 from dmlcpu.jobs import step
 from dmlcpu.jobs.open_inputs import OpenArguments
@@ -181,3 +181,19 @@ def test_a_directory_whose_link_is_switched(tmp_path: Path, monkeypatch: pytest.
     result = run_after(monkeypatch, switch, [job], directory=tmp_path / "link")
     assert list(errors(result)) == ["0000"]
     assert contents(tmp_path / "v2") == {"y.npz": b"mine"}
+
+
+@pytest.mark.parametrize("linked", ["y", "y.npy"])
+@pytest.mark.parametrize("output", ["y.npz", "y.zarr"])
+def test_a_link_to_a_file_of_another_suffix(jobs: Path, output: str, linked: str) -> None:
+    """The job's own suffix says the format, as in its check."""
+    link = jobs.parent / output
+    link.symlink_to(linked)
+    if output == "y.zarr":
+        pytest.importorskip("zarr")
+        (jobs.parent / linked).mkdir()
+    for done in (1, 0):
+        assert run_jobs(save_jobs(jobs.parent, [best("0000", output=output)])).done == done
+    assert link.is_symlink()
+    with open_source(link, "values") as source:
+        assert source.shape == (8, 3)
