@@ -193,22 +193,26 @@ class Step:
                     found = "the new file, under its temporary name, is gone"
                     raise FileError(found, "one run at a time that writes this output") from None
                 file = os.path.join(self._settings.directory, path)
-                state = os.stat(file)
-                self._check_placed(writer, file, state)
+                state = self._placed(writer, file)
                 self._outputs[path] = (
                     identity_of(state) if stat.S_ISREG(state.st_mode) else identity(file, content=False)
                 )
                 if self._settings.place is None:  # a cluster may carry out a job again that is recorded as done
                     self._outputs[path] |= identity(file, content=True)
 
-    def _check_placed(self, writer: Writer, file: str, state: os.stat_result) -> None:
-        """Refuse another file at a result's path: a link has been switched, or a folder renamed, since the check."""
-        if file_of(state) == writer.placed:
-            return
+    def _placed(self, writer: Writer, file: str) -> os.stat_result:
+        """Return the state of a result, if its path leads to it: a link may have been switched, or a folder renamed."""
+        state = None
+        with contextlib.suppress(FileNotFoundError):
+            state = os.stat(file)
+            if file_of(state) == writer.placed:
+                return state
         if (found := os.path.realpath(file)) != writer.target:
             raise FileError(f"a link to {found!r}", f"{writer.target!r}, as when the job was checked")
-        if self._settings.place is not None:  # a cluster may carry out a job twice at the same time
-            raise FileError("another file in the place of the result", "one run at a time that writes this output")
+        if state is None or self._settings.place is not None:  # a cluster may carry out a job twice at the same time
+            found = "another file" if state else "no file"
+            raise FileError(f"{found} in the place of the result", "one run at a time that writes this output")
+        return state
 
     def sync_folders(self, synced: Callable[[str], OSError | None]) -> None:
         """Sync the folders of the results by a function that returns the failure of a folder."""
