@@ -35,7 +35,7 @@ class Writer(ABC):
     `sinks` take the arrays' elements, each of them once. All is written under a temporary name in the target's folder:
     `finish`, then `put_in_place`. Until then the target is as it was; `discard` leaves it so. Last, call `sync_folder`
     with `folder`, once for all targets in it. `token` is hexadecimal digits, others for each attempt. `placed` is the
-    new file's device and inode, once it is finished.
+    new file's device and inode, once it is in place: some file systems give others when a file is renamed.
     """
 
     def __init__(self, target: str, token: str) -> None:
@@ -91,12 +91,12 @@ class FileWriter(Writer):
         """Replace the target atomically: a reader finds the old file or the new one."""
         old, new = self._from(self._temporary), self._from(self.target)
         os.replace(old, new, src_dir_fd=self._at, dst_dir_fd=self._at)
+        self.placed = file_of(os.stat(new, dir_fd=self._at))
         self._leave()
 
     def finish(self) -> None:
         """Have it all on the disk, under the temporary name."""
         os.fsync(self._file.fileno())
-        self.placed = file_of(os.fstat(self._file.fileno()))
         self._file.close()
 
     def discard(self) -> None:
