@@ -283,7 +283,8 @@ class Dispatcher:
 
 def death_of(error: BaseException) -> str | None:
     """Return how a worker died; None if an error is not about that."""
-    if type(error).__name__ == "KilledWorker":  # of Dask
+    # Dask's. It raises the second if a worker dies between its looks at the result and at the status of a chunk.
+    if type(error).__name__ == "KilledWorker" or (isinstance(error, AttributeError) and error.name == "with_traceback"):
         return "worker of the cluster died"
     if not isinstance(error, BrokenExecutor):
         return None

@@ -232,6 +232,30 @@ def test_workers_that_die_of_some_items_do_not():
     assert {position for position, result in results.items() if not isinstance(result, Lost)} == spared
 
 
+class Forgetful(ThreadPoolExecutor):
+    """An executor whose first result is lost as Dask loses one: a worker dies before its status is looked at."""
+
+    has_lost = False
+
+    def submit(self, *arguments):
+        future = super().submit(*arguments)
+        if self.has_lost:
+            return future
+        self.has_lost, failed = True, Future()
+        try:
+            _, exc, tb = future.result()
+            raise exc.with_traceback(tb)
+        except AttributeError as error:
+            failed.set_exception(error)
+        return failed
+
+
+def test_a_result_that_dask_loses_is_computed_again():
+    with Forgetful(1) as executor, Workers(executor, 1) as workers:
+        assert dict(served(workers, serving.doubled, range(20))) == {number: 2 * number for number in range(20)}
+    assert executor.has_lost
+
+
 def test_an_executor_that_was_shut_down_is_an_error():
     workers = Workers(ThreadPoolExecutor(1), 1)
     workers.executor.shutdown()
