@@ -1,32 +1,17 @@
 """add_at, maximum_at, minimum_at and put_at beside NumPy's own, bit for bit."""
 
 import itertools
-import math
 import tracemalloc
 
 import numpy as np
 import pytest
+from at_calls import ALWAYS, NEVER, NUMPYS, PAIRS, assign, check, check_or_same_error, same
 from hypothesis import given, strategies as st
 from samples import COMPLEX, FLOATS, LAYOUTS, NUMERIC_TYPES, few_values, misaligned, random_bits, strided
 
 import dmlcpu
 from dmlcpu import at
 from dmlcpu.operators.scatter_nd.function import update
-
-
-def assign(x, indices, updates):
-    x[indices] = updates
-
-
-NUMPYS = {
-    dmlcpu.add_at: np.add.at,
-    dmlcpu.maximum_at: np.maximum.at,
-    dmlcpu.minimum_at: np.minimum.at,
-    dmlcpu.put_at: assign,
-}
-ALWAYS = at.Limits(0, (0, 0), (0, 0), 0, 0)
-NEVER = at.Limits(math.inf, (0, math.inf), (0, math.inf), math.inf, math.inf)
-PAIRS = pytest.mark.parametrize(("ours", "numpys"), NUMPYS.items(), ids=lambda each: each.__name__)
 
 
 @pytest.fixture(autouse=True)
@@ -41,44 +26,6 @@ def calls(monkeypatch):
     monkeypatch.setattr(at, "LIMITS", ALWAYS)
     monkeypatch.setattr(at, "update", counted)
     return seen
-
-
-def same(ours, mine, theirs):
-    """Compare arrays to the bit, except for the bits of NaNs and, of maxima and minima, the sign of zeros."""
-    assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
-    with np.errstate(all="ignore"):
-        if mine.dtype.kind in "fcV":
-            is_nan = theirs != theirs
-            np.testing.assert_array_equal(mine != mine, is_nan)
-            mine, theirs = mine[~is_nan], theirs[~is_nan]
-        if mine.dtype.kind in "fV" and ours in (dmlcpu.maximum_at, dmlcpu.minimum_at):
-            mine, theirs = mine + np.zeros_like(mine), theirs + np.zeros_like(theirs)
-    assert mine.tobytes() == theirs.tobytes()
-
-
-def check(ours, numpys, x, indices, updates):
-    mine, theirs = x.copy(order="K"), x.copy(order="K")
-    whole = np.broadcast_to(updates, x[indices].shape) if np.ndim(updates) else updates  # see _apply
-    with np.errstate(all="ignore"):
-        numpys(theirs, indices, whole)
-        assert ours(mine, indices, updates) is None
-    same(ours, mine, theirs)
-
-
-def check_or_same_error(ours, numpys, x, indices, updates):
-    mine, theirs = x.copy(), x.copy()
-    with np.errstate(all="ignore"):
-        try:
-            numpys(theirs, indices, updates)
-        except (TypeError, ValueError, OverflowError) as error:
-            with pytest.raises(type(error)):
-                ours(mine, indices, updates)
-        else:
-            ours(mine, indices, updates)
-    if x.dtype.kind in "OU":
-        assert mine.tolist() == theirs.tolist()
-    else:
-        same(ours, mine, theirs)
 
 
 @PAIRS
@@ -316,92 +263,6 @@ def test_small_calls_are_left_to_numpy(monkeypatch, calls, ours, x, count, pays)
     monkeypatch.setattr(at, "update", lambda *args, **kwargs: seen.append(kwargs["operator"]))
     ours(x, np.zeros(count, int), 1)
     assert bool(seen) == pays
-
-
-PLAIN_TYPES = [t for t in NUMERIC_TYPES if t.name != "bfloat16"]
-
-
-@PAIRS
-@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
-@pytest.mark.parametrize("limits", [ALWAYS, NEVER], ids=["kernels", "NumPy"])
-@pytest.mark.parametrize("dtype", PLAIN_TYPES, ids=str)
-@pytest.mark.parametrize("given", PLAIN_TYPES, ids=str)
-def test_arrays_of_other_types(monkeypatch, ours, numpys, limits, dtype, given):
-    """Those that are computed alike are converted once."""
-    monkeypatch.setattr(at, "LIMITS", limits)
-    rng = np.random.default_rng(9)
-    x, updates = random_bits(rng, (50,), dtype), random_bits(rng, (60,), given)
-    check_or_same_error(ours, numpys, x, np.arange(60) % 50, updates)
-
-
-NUMBERS = [1, 0.5, 0.1, -3, 300, True, 2**40, np.float32(0.1), np.uint8(200), np.int64(-1)]
-NUMBERS += [0, -0.0, 2047, 2048, -2048, 2049, 1e-50, 1e-5, 0.25, -1.5, np.nan, np.inf]
-
-
-@PAIRS
-@pytest.mark.parametrize("dtype", PLAIN_TYPES, ids=str)
-@pytest.mark.parametrize("update", NUMBERS, ids=repr)
-def test_numbers(ours, numpys, dtype, update):
-    """In ufunc.at, NumPy does not convert them to x's type."""
-    x = random_bits(np.random.default_rng(8), (50, 3), dtype)
-    check_or_same_error(ours, numpys, x, np.arange(60) % 50, update)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "update", "expected"),
-    [
-        ("int32", 1, np.int32),
-        ("uint32", 7, np.uint32),
-        ("uint64", 7, int),
-        ("float32", 1, np.float32),
-        ("float32", 0.5, np.float32),
-        ("float16", -2048, np.float16),
-        ("int8", 300, int),
-        ("uint8", -1, int),
-        ("float32", 0.1, float),
-        ("int64", 0.5, float),
-        ("int64", 1, int),
-        ("complex64", 1, int),
-        ("int32", np.arange(5), np.int32),
-        ("float32", np.arange(5, dtype=np.int16), np.float32),
-        ("float32", np.arange(5), np.int64),
-        ("float32", np.arange(5.0), np.float64),
-        ("uint32", np.arange(5), np.int64),
-    ],
-)
-def test_updates_that_sum_alike_have_the_type_of_x(monkeypatch, dtype, update, expected):
-    """NumPy converts others anew for each index."""
-    monkeypatch.undo()
-    given = []
-    monkeypatch.setattr(at, "_apply_by_numpy", lambda ufunc, x, indices, updates: given.append(updates))
-    dmlcpu.add_at(np.zeros(3, dtype), np.zeros(5, int), update)
-    assert type(np.ravel(given[0])[0] if isinstance(given[0], np.ndarray) else given[0]) is expected
-    np.testing.assert_array_equal(given[0], update)
-
-
-@PAIRS
-@pytest.mark.parametrize("update", [0.5, np.array([1], np.int16), 1.5 * 2**-20], ids=repr)
-@pytest.mark.parametrize("dtype", [np.float16, np.float32], ids=lambda dtype: dtype.__name__)
-def test_updates_that_are_converted_report_what_numpy_reports(monkeypatch, ours, numpys, dtype, update):
-    """NumPy's loop of one type reports NaN as invalid, its loop that converts does not; without indices none runs."""
-    monkeypatch.undo()
-    for indices in (np.arange(40) % 5, np.zeros(0, int)):
-        reports = set(), set()
-        for function, report in zip((ours, numpys), reports, strict=True):
-            with np.errstate(all="call", call=lambda *found, report=report: report.add(found)):
-                function(np.array([np.nan, 1, 2, 3, 4], dtype), indices, update)
-        assert reports[0] == reports[1]
-
-
-def test_classes_that_replace_numpys_functions_get_the_updates_as_given():
-    class Recording(np.ndarray):
-        def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
-            given.append((ufunc, method, inputs[2]))
-
-    given = []
-    dmlcpu.add_at(np.zeros(3, np.float32).view(Recording), [0], update := 1)
-    assert given == [(np.add, "at", update)]
-    assert type(given[0][2]) is int
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", "float64", "U3", object], ids=str)

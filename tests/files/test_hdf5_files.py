@@ -277,7 +277,7 @@ def test_memory_beside_a_region(path: Path) -> None:
 
 @pytest.mark.parametrize("driver", ["core", "stdio"])
 def test_another_driver_in_the_environment(path: Path, driver: str) -> None:
-    """Only HDF5's usual driver has the handle of the file, which tells whether another file has its name by now."""
+    """HDF5's other drivers have no handle by which the open file is compared."""
     with h5py.File(path, "w") as file:
         file["x"] = ARRAY
     code = "import sys, dmlcpu.files as files; print(files.open_source(sys.argv[1]).identity()['size'])"

@@ -241,7 +241,7 @@ def test_a_link_to_a_model_that_leads_elsewhere_for_a_moment(
 
 
 def test_a_model_that_breaks_while_it_is_checked(tmp_path: Path, model: dict[str, Any], monkeypatch: Any) -> None:
-    """Its jobs are not right; the run of the others goes on."""
+    """Its jobs are invalid; the other jobs run."""
     (tmp_path / "model.json").write_text(json.dumps(model))
     np.save(tmp_path / "x.npy", np.arange(9.0))
 
