@@ -78,13 +78,12 @@ class Plan(Prepared):
 
 
 def _plan(x: Form, y: Form, results: tuple[Tensor, ...], budget: Budget) -> Prepared:
-    """Cut the work of one range; one part on packed arrays is treated as a row."""
+    """Cut the work of one range; one part on packed arrays, writeable or not, is treated as a row."""
     of_x, of_y = layout_of(x), layout_of(y)
     one = (1,) * len(x.shape), (0,) * len(x.shape)
     row, work, parts = cut(NAME, (of_x, Layout(*one, "float32"), Layout(*one, of_y.type), of_y), budget)
-    if parts == 1 and x.strides is None and y.strides is None:
-        flat = 1, math.prod(x.shape)
-        return _plan_rows(1, Form(flat, x.dtype), Form(flat, y.dtype), results, budget)
+    if parts == 1 and all(each.steps == packed_strides(each.shape, each.dtype.itemsize) for each in (x, y)):
+        return _plan_rows(1, _as_row(x), _as_row(y), results, budget)
     find_range, settle = (registry.find(NAME, name).kernel for name in ("range", "settle"))
     return Plan(
         operator=NAME,
@@ -100,6 +99,12 @@ def _plan(x: Form, y: Form, results: tuple[Tensor, ...], budget: Budget) -> Prep
         word=of_x.word,
         view=view_of(x, y),
     )
+
+
+def _as_row(form: Form) -> Form:
+    """Return the form of a packed array as one row; strides that are given, as of a read-only array, stay given."""
+    flat = 1, math.prod(form.shape)
+    return Form(flat, form.dtype, None if form.strides is None else packed_strides(flat, form.dtype.itemsize))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from operators.dynamic_quantize_linear.calls import FLOATS, random_call
-from samples import KERNEL_LAYOUTS, THREADS, assert_same_bits
+from samples import KERNEL_LAYOUTS, THREADS, assert_same_bits, read_only
 from sources import Once, Watched
 
 import dmlcpu
@@ -10,7 +10,9 @@ from dmlcpu import reference
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.kernels.quantize_linear.work import TILE
 from dmlcpu.operators import OPERATORS
-from dmlcpu.runtime.threads import use_budget
+from dmlcpu.operators.dynamic_quantize_linear.function import request
+from dmlcpu.quantizers.dynamic import prepare
+from dmlcpu.runtime.threads import plan_for_now, use_budget
 
 X = np.array([0, 2, -3, -2.5, 1.34, 0.5], np.float32)
 
@@ -35,6 +37,16 @@ def test_by_hand(x, dtype, y, scale, zero_point):
     assert found.zero_point == zero_point
     assert [each.shape for each in found[1:]] == [(), ()]
     assert [each.dtype for each in found] == [dtype, np.float32, dtype]
+
+
+@pytest.mark.parametrize("shape", [(), (6,), (2, 3)])
+def test_packed_read_only_arrays_are_quantized_by_the_same_kernels(shape):
+    x = np.ones(shape, np.float32)
+    (writeable, _), (frozen, _) = (request(each, None, np.uint8, None) for each in (x, read_only(x)))
+    assert writeable != frozen
+    plans = [plan_for_now(prepare, key) for key in (writeable, frozen)]
+    assert plans[0].settle.func is plans[1].settle.func
+    assert plans[0].quantize.func is plans[1].quantize.func
 
 
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 5]))
