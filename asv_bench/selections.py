@@ -194,7 +194,7 @@ def _searches(vectors):
 SENTENCES = {
     "front-sentence": Sentence(
         "``top_k`` is {numpy} as fast as NumPy, {onnxruntime} as fast as ONNX Runtime and {torch} as fast as PyTorch "
-        "in the two calls of the chart.",
+        "in the chart's two ``top_k`` calls.",
         {peer: Ratio([row for row in FRONT if "top_k" in row.label], (peer,)) for peer in _PEERS},
     ),
     "numpy-slower": Sentence(
