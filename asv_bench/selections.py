@@ -198,8 +198,8 @@ SENTENCES = {
         {peer: Ratio([row for row in FRONT if "top_k" in row.label], (peer,)) for peer in _PEERS},
     ),
     "numpy-slower": Sentence(
-        "NumPy takes {many} as long as ``add_at`` to add an array of 1,000,000 elements to single elements of "
-        "1,000,000, and {few} as long to add 10 elements to one of 1,000.",
+        "Compared with ``add_at``, NumPy takes {many} as long to add 1,000,000 numbers to elements of an array of "
+        "1,000,000, and {few} as long to add 10 numbers to elements of an array of 1,000.",
         {
             "many": Ratio(_numpy("``add.at``: 1,000,000 elements into 1,000,000"), ("numpy",)),
             "few": Ratio(_numpy("``add.at``: 10 elements into 1,000"), ("numpy",)),
