@@ -13,8 +13,8 @@ _NONE = {"advice": "none: nothing is off", "cpu_quota": "none", "open_to_others"
 def show_config() -> None:
     """Print versions, instruction sets, threads, the cache folder and the kernels that this machine can run.
 
-    If ``NUMBA_DISABLE_JIT`` switches compilation off, no kernels are used, and it prints that. It compiles nothing and
-    starts no helper thread.
+    If ``NUMBA_DISABLE_JIT`` switches compilation off, no kernels are used, and the function prints that. It compiles
+    nothing and starts no helper thread.
 
     Examples
     --------

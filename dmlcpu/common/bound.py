@@ -30,12 +30,13 @@ class BoundOperator:
 
     Notes
     -----
-    A call reads the values that the bound arrays have at that time, and overwrites the outputs. It raises what the
-    operator raises for invalid values, and then writes nothing. It uses the number of threads that is set at the time.
+    A call reads the values that the bound arrays have at that time, and overwrites the outputs. For invalid
+    values, a call raises the operator's error and writes nothing. It uses the number of threads that is set at the
+    time.
 
-    It keeps the memory of all arrays alive. As long as it exists, NumPy refuses to resize these arrays, even with
-    ``refcheck=False``, and Python refuses to resize or close a bytearray or mmap under them. It has its own views: a
-    new shape, type or flag of a bound array object has no effect.
+    The object keeps the memory of all arrays alive. As long as the object exists, NumPy refuses to resize these arrays,
+    even with ``refcheck=False``, and Python refuses to resize or close a bytearray or mmap under them. It has its own
+    views: a new shape, type or flag of a bound array object has no effect.
 
     Concurrent calls are safe, but write to the same outputs. The object cannot be pickled or copied: bind again in the
     other process.

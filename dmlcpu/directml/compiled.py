@@ -98,7 +98,7 @@ class CompiledOperator(Generic[Result]):
     has any.
 
     Nothing is written before every check has passed. Outputs may not share memory with anything else that is bound.
-    Some operators work in place: their output may be their input (the OutputTensor of a scatter its InputTensor).
+    Some operators work in place: the OutputTensor of a scatter, for instance, may be its InputTensor.
 
     Operators can be pickled and copied, including the tensors that they own.
 
@@ -164,7 +164,7 @@ class CompiledOperator(Generic[Result]):
     def initialize(self, **owned: Any) -> None:
         """Bind all tensors flagged OWNED_BY_DML, for all later calls.
 
-        The operator keeps its own copies; a B matrix is packed. Initializing it again replaces them.
+        The operator keeps copies, and packs a matrix B. Another call replaces them.
 
         Parameters
         ----------

@@ -25,7 +25,7 @@ def bind(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundOpe
         The function of an operator, for instance ``dmlcpu.top_k``.
     *args, **kwargs
         Its arguments. Arrays are bound: their memory is read at each call. Numbers, lists, options and packed matrices
-        are constants. With `out`, calls write to its arrays; otherwise new ones are allocated once.
+        are constants. With `out`, calls write to its arrays; otherwise new arrays are allocated once.
 
     Returns
     -------

@@ -7,8 +7,8 @@ try:
 except ImportError as error:
     raise ImportError(f"dmlcpu.interop.onnx needs the package onnx: {install_command('onnx')}") from error
 
+from dmlcpu.interop.onnx import ops
 from dmlcpu.interop.onnx.backend import Backend, BackendRep, Tensor
-from dmlcpu.interop.onnx.ops import OPS
 from dmlcpu.interop.onnx.session import InferenceSession
 
 __all__ = [
@@ -23,6 +23,9 @@ __all__ = [
     "run_node",
     "supports_device",
 ]
+
+OPS = ops.OPS  # assigned, not imported, so that Sphinx finds the next line
+"""Operators for ONNX's reference evaluator: ``onnx.reference.ReferenceEvaluator(model, new_ops=OPS)``."""
 
 # ONNX wants a backend's module to have these, too.
 is_compatible = Backend.is_compatible

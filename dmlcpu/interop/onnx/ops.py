@@ -16,7 +16,6 @@ from dmlcpu.interop.onnx.runtime import run_alone
 from dmlcpu.products.packing import PackedMatrix
 
 OPS: list[type[OpRun]] = []
-"""For ``onnx.reference.ReferenceEvaluator(model, new_ops=OPS)``."""
 
 
 class _Operator(OpRun):  # type: ignore[misc]

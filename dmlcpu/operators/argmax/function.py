@@ -49,8 +49,8 @@ def argmax(
     -------
     ndarray
         The positions, in x's shape without the axes, or with size 1 along each; `out` if given. Along one axis, a
-        position is an index along it. Along several, it counts the elements of its set in C order, for any order of
-        `axis`; along all, it is an index of ``x.ravel()``.
+        position is an index along that axis. Along several, a position counts the elements of its set in C order, for
+        any order of `axis`; along all, it is an index of ``x.ravel()``.
 
     Raises
     ------

@@ -20,7 +20,7 @@ class ArgminOperatorDesc(ArgDesc):
     output_tensor : TensorDesc
         The input's sizes, except 1 along each axis; INT64, INT32, UINT64 or UINT32.
     axes : tuple of int
-        One axis or more, in any order, none twice; DirectML's AxisCount is their number.
+        One axis or more, in any order, no axis twice; DirectML's AxisCount is their number.
     axis_direction : AxisDirection
         INCREASING takes the first of equal elements, DECREASING the last.
 

@@ -70,7 +70,7 @@ def dequantize_linear(
 ) -> "Array":
     """Dequantize an array: (x - zero_point) * scale.
 
-    The exact difference is rounded to float32, and so is its product with the scale; 16-bit results are rounded once
+    The exact difference, and its product with the scale, are each rounded to float32; 16-bit results are rounded once
     more.
 
     Parameters
@@ -81,8 +81,8 @@ def dequantize_linear(
         The steps, used as float32; any number is allowed. One number for all elements, one for each index of `axis`, or
         one for each block of x: an array with as many dimensions as x, whose sizes divide x's.
     zero_point : array_like, optional
-        The integers that represent 0, of x's type, by default 0. They may have any shape that `scale` may have, also a
-        different one. Python integers, and integers of 32 and 64 bits, are converted.
+        The integers that represent 0, of x's type, by default 0. They may have any shape that `scale` may have; the two
+        may differ. Python integers, and integers of 32 and 64 bits, are converted.
     axis : int, optional
         The axis of a 1-D `scale` or `zero_point`, or the axis of blocks of `block_size`. A negative one counts from the
         last.

@@ -40,8 +40,8 @@ def gather_elements(
         As many dimensions as x; any size along `axis`, and at most x's size along the others. Negative indices count
         from the end. Nothing is broadcast.
     axis : int
-        The axis that indices refer to. A negative one counts from the last. It has no default, because ONNX's is 0 and
-        that of `numpy.take_along_axis` is -1.
+        The axis that indices refer to. A negative one counts from the last. It has no default, because the defaults of
+        ONNX (0) and `numpy.take_along_axis` (-1) differ.
     mode : {"raise", "clip"}
         What to do about an index out of range: raise before anything is written, or clamp the index to the axis.
     out : ndarray, optional
@@ -64,8 +64,8 @@ def gather_elements(
 
     Notes
     -----
-    The semantics are those of DirectML's ``DML_GATHER_ELEMENTS_OPERATOR_DESC`` and of ONNX GatherElements 13. With
-    ``mode="clip"``, `numpy.take` replaces negative indices by 0; here they count from the end.
+    The semantics are those of DirectML's ``DML_GATHER_ELEMENTS_OPERATOR_DESC`` and of ONNX GatherElements
+    13. With ``mode="clip"``, `numpy.take` replaces negative indices by 0; dmlcpu counts them from the end.
 
     Examples
     --------

@@ -133,8 +133,8 @@ def matmul_top_k(
     ----------
     a : array_like of int8 or uint8, shape (..., M, K) or (K,)
     b : array_like of int8 or uint8, shape (..., K, N), or PackedMatrix
-        To search among N vectors of K bytes, pass the transpose of their array, ``vectors.T``. If you search it often
-        with many rows of `a`, pack it once, with `pack_b`.
+        To search among N vectors of K bytes, pass the transpose of their array, ``vectors.T``. For many searches with
+        many rows of `a`, pack the transpose once, with `pack_b`.
     k : int
         How many scores of each row to select, 0 to N.
     a_scale : array_like of floats, optional
@@ -167,7 +167,7 @@ def matmul_top_k(
     MatmulTopK
         A named tuple (values, indices) of shape (..., M, k), or (k,) if `a` has one dimension. Values are int32 or
         float32, indices int64. If fewer than k columns may be selected, the last indices of a row are -1, and their
-        scores are the worst: -inf or the least int32; for ``mode="smallest"`` inf or the greatest.
+        scores are the worst: -inf or the least int32; for ``mode="smallest"`` inf or the greatest int32.
 
     Raises
     ------

@@ -83,8 +83,8 @@ def quantize_linear(
         The steps, finite and greater than 0 as float32: one number; one for each index of `axis`; or one for each block
         of x, as an array with as many dimensions as x, whose sizes divide x's.
     zero_point : array_like, optional
-        The integers that represent 0, of the result's type: in any shape that is allowed for `scale`, not necessarily
-        the same. By default 0. Python integers, and integers of 32 and 64 bits, are converted.
+        The integers that represent 0, of the result's type: in any shape that is allowed for `scale`; the two may
+        differ. By default 0. Python integers, and integers of 32 and 64 bits, are converted.
     axis : int, optional
         The axis of a 1-D `scale` or `zero_point`, or the axis of blocks of `block_size`. A negative one counts from the
         last.

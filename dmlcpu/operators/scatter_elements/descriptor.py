@@ -41,10 +41,10 @@ class ScatterElementsOperatorDesc(OperatorDesc[Array]):
 
     Notes
     -----
-    The fields are those of DirectML's ``DML_SCATTER_OPERATOR_DESC``, also named ``DML_SCATTER_ELEMENTS_OPERATOR_DESC``.
-    DxDispatch knows only the older name. Negative indices count from the end (signed index types, feature
-    level 3_0). An index out of range raises `IndexOutOfRangeError` before anything is written. DirectML does not define
-    which of several updates of one element wins; here it is the last.
+    The fields are those of DirectML's ``DML_SCATTER_OPERATOR_DESC``, also named
+    ``DML_SCATTER_ELEMENTS_OPERATOR_DESC``. DxDispatch knows only the older name. Negative indices count from the end
+    (signed index types, feature level 3_0). An index out of range raises `IndexOutOfRangeError` before anything is
+    written. DirectML does not define which of several updates of one element wins; in dmlcpu the last wins.
 
     Examples
     --------

@@ -68,8 +68,8 @@ def scatter_elements(
     updates : array_like of x's type, shape indices.shape
         An element for each index. Nothing is broadcast.
     axis : int
-        The axis that indices refer to. A negative one counts from the last. It has no default, because ONNX's is 0 and
-        that of `numpy.put_along_axis` is -1.
+        The axis that indices refer to. A negative one counts from the last. It has no default, because the defaults of
+        ONNX (0) and `numpy.put_along_axis` (-1) differ.
     reduction : {"none", "add", "mul", "min", "max"}
         How an update is combined with the element. Integers wrap; for bool, "add" is logical or, and "mul" logical and;
         "min" and "max" propagate NaN; float16 and bfloat16 are rounded after every update. A NaN from a sum or product
@@ -97,9 +97,9 @@ def scatter_elements(
 
     Notes
     -----
-    The semantics are those of DirectML's ``DML_SCATTER_OPERATOR_DESC``, with the reductions of ONNX ScatterElements 18.
-    DirectML does not define the result of several updates of one element; dmlcpu does. With ``mode="clip"``,
-    `numpy.take` replaces negative indices by 0; here they count from the end.
+    The semantics are those of DirectML's ``DML_SCATTER_OPERATOR_DESC``, with the reductions of ONNX
+    ScatterElements 18. DirectML does not define the result of several updates of one element; dmlcpu does. With
+    ``mode="clip"``, `numpy.take` replaces negative indices by 0; dmlcpu counts them from the end.
 
     Examples
     --------

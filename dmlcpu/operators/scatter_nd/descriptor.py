@@ -55,7 +55,7 @@ class ScatterNDOperatorDesc(OperatorDesc[Array]):
     -----
     The fields are those of DirectML's ``DML_SCATTER_ND_OPERATOR_DESC``. Negative indices count from the end
     (signed index types, feature level 3_0). An index out of range raises `IndexOutOfRangeError` before anything is
-    written. DirectML does not define which of several updates of one element wins; here it is the last.
+    written. DirectML does not define which of several updates of one element wins; in dmlcpu the last wins.
 
     Examples
     --------

@@ -94,9 +94,9 @@ def scatter_nd(
 
     Notes
     -----
-    The semantics are those of DirectML's ``DML_SCATTER_ND_OPERATOR_DESC``, with the reductions of ONNX ScatterND 18.
-    DirectML does not define the result of several updates of one element; dmlcpu does. With ``mode="clip"``,
-    `numpy.take` replaces negative indices by 0; here they count from the end.
+    The semantics are those of DirectML's ``DML_SCATTER_ND_OPERATOR_DESC``, with the reductions of ONNX
+    ScatterND 18. DirectML does not define the result of several updates of one element; dmlcpu does. With
+    ``mode="clip"``, `numpy.take` replaces negative indices by 0; dmlcpu counts them from the end.
 
     A new array of 32 MiB to 1 GiB may reuse the memory of an earlier result. Then it does not own its data and cannot
     be resized in place.

@@ -116,7 +116,7 @@ def top_k(
     k : int or array_like of integers
         How many elements to select, 0 to N. An array has a number for each sequence, and broadcasts to x's shape
         without `axis`. Along the axis, the results then have the length of the greatest k. Each sequence fills its
-        first k places. The others hold `fill_value` and the index -1 (the highest value of an unsigned type).
+        first k places. The other places hold `fill_value` and the index -1 (unsigned types: their highest value).
     axis : int, default -1
         The axis of length N. A negative one counts from the last.
     mode : {"largest", "smallest"}, optional
