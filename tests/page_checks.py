@@ -72,7 +72,7 @@ def watch(page, root, report):
 
 
 def appearances(page, checks):
-    """Yield the faults of a page at each width and in each colour scheme."""
+    """Yield the faults of a page at each width and in each color scheme."""
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         narrow = width == min(WIDTHS)

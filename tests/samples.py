@@ -42,7 +42,7 @@ def few_values(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype
 
 
 def specials(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """NaNs of both signs, infinities, zeros; for integers the extremes and their neighbours."""
+    """NaNs of both signs, infinities, zeros; for integers the extremes and their neighbors."""
     if dtype in FLOATS:
         pool = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0]).astype(dtype)
     elif dtype in INTEGERS:

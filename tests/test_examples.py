@@ -26,7 +26,7 @@ def load(name):
 
 @pytest.fixture(scope="module")
 def neighbours():
-    """Similarities and stored images of the neighbours, by the reference."""
+    """Similarities and stored images of the neighbors, by the reference."""
     similarities = reference.quantized_matmul(
         load("queries"), load("queries_scale"), None, load("stored").T, load("stored_scale"), None, 1 / 255, None
     )
@@ -35,7 +35,7 @@ def neighbours():
 
 @pytest.fixture(scope="module")
 def used(neighbours):
-    """Mark the stored images that are a neighbour of some query."""
+    """Mark the stored images that are a neighbor of some query."""
     marks = np.zeros(1500, np.uint8)
     marks[neighbours.indices] = 1
     return marks

@@ -86,6 +86,8 @@ def run(args):
     base, head = (changes.commit_of(REPOSITORY, name) for name in (args.base, args.head))
     module_map = changes.read_map()
     groups = list(module_map["groups"])
+    # Before the environments are made, which takes minutes: the map has all tables of this checkout.
+    check_tables(args.tables, sorted({table for texts in module_map["groups"].values() for table in texts}))
     if not args.all:
         touched = changes.touched(REPOSITORY, base, head)
         groups = changes.groups_to_time(touched, module_map)
@@ -108,8 +110,7 @@ def prepare(sides, module_map, groups, args):
         hello = ask_all(processes, "hello")
         check_environments(sides, hello)
         tables = processes["head"].ask("tables")
-        if unknown := set(args.tables) - set(tables):
-            raise GateError(f"no table {', '.join(sorted(unknown))}; there are {', '.join(tables)}")
+        check_tables(args.tables, tables)  # head may lack an operator, and its tables
         chosen = cells.choose(tables, module_map, groups, args.tables, args.cases, args.limit)
         if not chosen:
             raise GateError("no case of the tables is chosen")
@@ -121,6 +122,12 @@ def prepare(sides, module_map, groups, args):
     for side in sides.values():
         environments.set_warm(side, chosen)
     return hello["head"], chosen
+
+
+def check_tables(wanted, tables):
+    """Refuse tables that do not exist."""
+    if unknown := set(wanted) - set(tables):
+        raise GateError(f"no table {', '.join(sorted(unknown))}; there are {', '.join(tables)}")
 
 
 def check_environments(sides, hello):

@@ -27,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--manifest", metavar="FILE", help=where)
     content = "detect changed inputs by content instead of size and time"
     parser.add_argument("--hash", action="store_true", help=content)
-    parser.add_argument("--json", action="store_true", help="print JSON, with the ids of all failed jobs")
+    parser.add_argument("--json", action="store_true", help="print JSON, with the ids of all failed and stale jobs")
 
 
 def main(args: argparse.Namespace) -> int:

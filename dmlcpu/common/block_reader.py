@@ -90,7 +90,7 @@ class Buffer:
         self._bytes = aligned_empty(0, np.uint8)
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Return an uninitialised array in the memory of the previous one."""
+        """Return an uninitialized array in the memory of the previous one."""
         nbytes = Tensor(shape, dtype).nbytes
         if nbytes > self._bytes.size:
             self._bytes = aligned_empty(0, np.uint8)  # frees the old memory before the new one is allocated

@@ -43,7 +43,7 @@ def as_floats(operator: str, field: str, value: Any) -> Array:
 
 def as_float32(array: Array) -> Array:
     """Return a copy of floats, rounded to float32, in C order."""
-    with np.errstate(all="ignore"):  # NumPy reports numbers that overflow, and signalling NaNs
+    with np.errstate(all="ignore"):  # NumPy reports numbers that overflow, and signaling NaNs
         return array.astype(_FLOAT, order="C")
 
 

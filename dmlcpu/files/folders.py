@@ -49,8 +49,11 @@ class FolderWriter(Writer):
 
     def discard(self) -> None:
         """Remove the temporary folder. Never fails: `stray` finds what could not be removed."""
+        temporary, around = self._temporary, f"/proc/self/fd/{self._at}"
+        if self._at is not None and os.path.isdir(around):  # the folder around it may have been renamed
+            temporary = os.path.join(around, os.path.basename(temporary))
         with contextlib.suppress(OSError):
-            remove(self._temporary)
+            remove(temporary)
         self._leave()
 
     def _leave(self) -> None:

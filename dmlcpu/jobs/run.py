@@ -244,11 +244,14 @@ def run_jobs(
         run = JobsRun(prepared, settings, display, Lines(Path(settings.log)) if settings.log else None)
         try:
             run.execute()
-        except WorkerError as error:
-            done = f"{prepared.done_before + run.done} of {prepared.jobs} jobs are done"
+        except (WorkerError, KeyboardInterrupt) as error:
             how = "; without a manifest the same run again runs all"
             if prepared.manifest:
                 how = f", as {prepared.manifest.path} records; the same run again does the others"
+            if isinstance(error, KeyboardInterrupt):  # the second: there is no result to count them
+                display.say(f"{run.counts()}{how}")
+                raise
+            done = f"{prepared.done_before + run.done} of {prepared.jobs} jobs are done"
             raise WorkerError(f"{error}\n  {done}{how}") from error
         finally:
             display.close()
@@ -330,6 +333,12 @@ class JobsRun:
             return
         with workers:
             yield from Dispatcher(work, tasks, workers, settings.retries, stopping, settings.timeout).results()
+
+    def counts(self) -> str:
+        """Return how many jobs this run has done, have failed, and have not run."""
+        before, left_out = self.prepared.done_before, self.prepared.left_out
+        not_run = self.prepared.jobs - before - left_out - self.done - self.failed
+        return f"{self.done} done, {self.failed} failed, {not_run} not run"
 
     def _remove_strays(self) -> None:
         """Remove temporary files that a killed run, or worker, has left."""

@@ -13,7 +13,7 @@ from dmlcpu.jobs.packed import Tasks
 from dmlcpu.jobs.prepare import is_done, manifest_of
 
 _SLOWEST = 5  # jobs that are named
-_NAMED = 5  # jobs that are named with an error
+_NAMED = 5  # jobs that are named as stale, or with an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,8 @@ class JobsStatus:
     errors : dict of str to list of str
         The ids of the failed jobs by error, the most frequent error first. The errors omit names and positions, so
         similar errors count as one.
+    stale_ids : list of str
+        The ids of the stale jobs.
     """
 
     jobs: int
@@ -50,6 +52,7 @@ class JobsStatus:
     invalid: int
     slowest: list[tuple[str, float]]
     errors: dict[str, list[str]]
+    stale_ids: list[str]
 
     @property
     def not_right(self) -> int:
@@ -61,6 +64,8 @@ class JobsStatus:
         counts = [f"{count} {word}" for name, word in words.items() if (count := getattr(self, name))]
         jobs = "1 job" if self.jobs == 1 else f"{self.jobs} jobs"
         lines = [f"{jobs}: {', '.join(counts) or 'none'}"]
+        stale = first_names([*map(printable, self.stale_ids)], _NAMED, "more")
+        lines += [f"stale: {stale}"] if stale else []
         lines += ["slowest, with the compilation of kernels:"] if self.slowest else []
         lines += [f"  {seconds:.3f} s  {printable(id_)}" for id_, seconds in self.slowest]
         lines += ["errors:"] if self.errors else []
@@ -120,7 +125,8 @@ def jobs_status(
     listing = read_jobs(jobs, directory)
     tasks = Tasks(tasks_of(listing))
     records = Manifest(path, lock=False).records
-    counts = dict.fromkeys(("done", "failed", "stale", "never_run", "invalid"), 0)
+    counts = dict.fromkeys(("done", "failed", "never_run", "invalid"), 0)
+    stale: list[str] = []
     seconds: list[tuple[str, float]] = []
     kinds: dict[str, list[str]] = {}  # of errors, with the ids of the jobs
     for task in Apart(tasks, listing.directory).checked():
@@ -131,7 +137,10 @@ def jobs_status(
         if isinstance(took := record.get("seconds"), float) and took > 0:  # not 0: jobs that could not begin
             seconds.append((task.id, took))
         if record.get("outcome") == DONE:
-            counts["done" if is_done(record, task.job, listing.directory, content_hash) else "stale"] += 1
+            if is_done(record, task.job, listing.directory, content_hash):
+                counts["done"] += 1
+            else:
+                stale.append(task.id)
         elif record.get("outcome") == FAILED:
             counts["failed"] += 1
             kinds.setdefault(alike(str(record.get("error"))), []).append(task.id)
@@ -139,4 +148,4 @@ def jobs_status(
             counts["never_run"] += 1
     slowest = sorted(seconds, key=lambda each: -each[1])[:_SLOWEST]
     by_count = dict(sorted(kinds.items(), key=lambda kind: -len(kind[1])))
-    return JobsStatus(len(tasks), **counts, slowest=slowest, errors=by_count)
+    return JobsStatus(len(tasks), **counts, stale=len(stale), slowest=slowest, errors=by_count, stale_ids=stale)

@@ -33,6 +33,7 @@ class ModelOperation:
 
     first: str | None = None
     required: tuple[str, ...] = ()
+    lacks: Mapping[str, str] = MappingProxyType({})
     defaults: Mapping[str, Any] = MappingProxyType({})
     form: Format | None = None
 

@@ -65,7 +65,7 @@ def _places(
     kept = [d for d in range(x.ndim) if d not in axes]
     size = math.prod(x.shape[d] for d in axes)
     sets = x.transpose(*kept, *axes).reshape(*(x.shape[d] for d in kept), size)
-    with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
+    with np.errstate(invalid="ignore"):  # NumPy reports a signaling NaN
         exact = sets if x.dtype.kind in "biu" else sets.astype(np.float64)  # every floating type widens without loss
     found = find(exact[..., ::-1] if select_last else exact, -1) if exact.size else np.zeros(sets.shape[:-1], int)
     places = np.asarray(size - 1 - found if select_last else found, index_dtype)

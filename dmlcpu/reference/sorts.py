@@ -120,7 +120,7 @@ def argsort(
 
 def _order(x: Array, axis: int, ascending: bool, nan: "Nan") -> Array:
     """Return the positions of the elements of each sequence in order."""
-    with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
+    with np.errstate(invalid="ignore"):  # NumPy reports a signaling NaN
         exact = x if x.dtype.kind in "biu" else x.astype(np.float64)  # every floating type widens without loss
     # Equal elements, both zeros and all NaNs share a rank; NaN has the last one.
     ranks = np.unique(exact, return_inverse=True)[1].reshape(x.shape)
@@ -150,6 +150,6 @@ def written(y: Array, out: Array | None) -> Array:
 
 def is_nan(x: Array) -> Array:
     """Return where x is NaN."""
-    with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
+    with np.errstate(invalid="ignore"):  # NumPy reports a signaling NaN
         result: Array = np.not_equal(x, x)
         return result

@@ -167,7 +167,7 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
 
 @contextlib.contextmanager
 def short_loop(builder: Any, count: Any) -> Iterator[Any]:
-    """Emit a loop that LLVM neither unrolls nor vectorises, and yield its index: for few turns or rare ones.
+    """Emit a loop that LLVM neither unrolls nor vectorizes, and yield its index: for few turns or rare ones.
 
     More code for them takes longer to compile, and often to run.
     """

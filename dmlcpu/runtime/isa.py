@@ -76,7 +76,7 @@ def require(isa: Isa) -> None:
 
 @functools.cache
 def target_features() -> frozenset[str]:
-    """Return the architecture and features Numba compiles for (it honours NUMBA_CPU_NAME and NUMBA_CPU_FEATURES)."""
+    """Return the architecture and features Numba compiles for (it honors NUMBA_CPU_NAME and NUMBA_CPU_FEATURES)."""
     from dmlcpu.runtime.uninterrupted import uninterrupted
 
     features: frozenset[str] = uninterrupted(_target_features)

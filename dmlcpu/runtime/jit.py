@@ -91,7 +91,7 @@ def device(function: Callable[..., Any]) -> Any:
 def inlined(function: Callable[..., Any]) -> Any:
     """Make a `device` helper that becomes part of its caller's text before the caller is compiled.
 
-    Use it for single expressions, and for helpers with one caller or two. LLVM optimises any other helper by itself,
+    Use it for single expressions, and for helpers with one caller or two. LLVM optimizes any other helper by itself,
     then again in each of its callers, and in their callers.
     """
     return compile_helper(function, **_HELPER_OPTIONS, inline="always")

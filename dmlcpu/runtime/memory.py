@@ -35,7 +35,7 @@ _size = operator.attrgetter("size")
 
 
 class Workspace:
-    """At least `cells` int64 of uninitialised, 64-byte aligned memory for one call.
+    """At least `cells` int64 of uninitialized, 64-byte aligned memory for one call.
 
     A call takes a block and, when it is done, gives it back. Blocks are kept for later calls, up to a limit for all
     threads together. A nested call (signal handler, finalizer) finds another block or allocates one. A call that an
@@ -109,7 +109,7 @@ def cache_of_thread(threads: int) -> int:
 
 
 def aligned_empty(length: int, dtype: Any) -> Array:
-    """Return an uninitialised 1-D array whose first element sits on a 64-byte boundary."""
+    """Return an uninitialized 1-D array whose first element sits on a 64-byte boundary."""
     nbytes = length * np.dtype(dtype).itemsize
     raw = np.empty(nbytes + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT

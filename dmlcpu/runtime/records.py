@@ -4,7 +4,7 @@ A *record* is a NumPy structured type with nested fields. It travels as an array
 longer to look at a structured array. Inside the kernel `record_at` gives the fields their names: ``work =
 record_at(works, 0, WORK)``, and then ``work.x.start``.
 
-A record is memory. In a loop that writes to arrays LLVM loads its fields again each time round, and does not vectorise.
+A record is memory. In a loop that writes to arrays LLVM loads its fields again each time round, and does not vectorize.
 So a hot loop gets the fields it needs as arguments or in a NamedTuple, which live in registers.
 """
 

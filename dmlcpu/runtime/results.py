@@ -27,7 +27,7 @@ _kept: deque[mmap.mmap] = deque(maxlen=2)
 
 
 def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return an uninitialised array."""
+    """Return an uninitialized array."""
     try:  # first, because most results are small; large ones take no memory until written
         result = np.empty(shape, dtype)
     except MemoryError:
@@ -45,7 +45,7 @@ def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def maker_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Array]:
-    """Return a function that makes uninitialised arrays; small ones need none of the above."""
+    """Return a function that makes uninitialized arrays; small ones need none of the above."""
     is_small = math.prod(shape) * dtype.itemsize < LEAST_BYTES
     return functools.partial(np.empty if is_small else empty_result, shape, dtype)
 

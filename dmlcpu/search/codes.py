@@ -44,18 +44,18 @@ MOST_CODE = 127  # in absolute value
 # Queries' codes on processors that add pairs of products in 16 bits: as bytes without sign, less this zero point, they
 # are at most 127, and no pair of products is too large. 1,024 queries take three quarters of the time by AVX2 (Zen 3).
 _SEVEN_BITS = 64
-_SAMPLE = 256  # vectors whose median is the centre
+_SAMPLE = 256  # vectors whose median is the center
 MOST_EXPONENT = 250  # of the factor: its square is finite, and so is one over it
 _ROWS, _NUMBERS = 1 << 14, 1 << 22  # that are encoded at a time
 _NS_OF_NUMBER = 3  # for one thread, in nanoseconds
 # Bounds of rounding; docs/exact_search.rst derives them.
-_ROTATED = 2.0**-19  # of float32 centring and rotation, relative to the length
+_ROTATED = 2.0**-19  # of float32 centering and rotation, relative to the length
 _CODED = 2.0**-20  # of w / scale, relative to the length of the codes
 _SUMMED = 1 + 2.0**-10  # of float32 sums of up to 16,384 squares
 _MULTIPLIED = 2.0**-21  # of the selection's float32 operations, relative to the product of lengths
 _LOWEST = float(np.finfo(np.float32).min)
 UNDERFLOW = np.float32(2.0**-120)  # of float32 operations
-_FAR_CENTRE = 0.25  # of the length of queries: from here on it is checked whether not centring them is better
+_FAR_CENTRE = 0.25  # of the length of queries: from here on it is checked whether not centering them is better
 
 
 class Frame(NamedTuple):
@@ -110,7 +110,7 @@ def sample_of(count: int, most: int = _SAMPLE) -> Array:
 
 
 def frame_of(metric: Metric, vectors: Array) -> Frame:
-    """Return how vectors (N, D) are encoded: about the median of a sample. Any centre is correct."""
+    """Return how vectors (N, D) are encoded: about the median of a sample. Any center is correct."""
     count, depth = vectors.shape
     sample = vectors[sample_of(count)].astype(np.float64)
     sample[~(np.abs(sample) <= GREATEST)] = 0
@@ -248,7 +248,7 @@ def terms_of(operator: str, queries: Array, frame: Frame, limits: Limits) -> Ter
         constant = constant + np.square(frame.centre).sum()
         if _centre_length(frame) * frame.factor > _FAR_CENTRE * lengths.max(initial=0):
             bare = encoded_queries(operator, queries, frame._replace(centre=np.zeros(frame.depth)), most)
-            if bare.facts[:, LENGTH].sum() < lengths.sum():  # queries unlike the vectors: they are not centred
+            if bare.facts[:, LENGTH].sum() < lengths.sum():  # queries unlike the vectors: they are not centered
                 encoded, is_biased = bare, False
     facts, scales, u = encoded.facts, encoded.scales.astype(np.float64), encoded.facts[:, LENGTH] * _SUMMED
     lost = limits.lost + limits.length * _CODED + 2.0**-40

@@ -251,7 +251,7 @@ class FloatIndex(Index):
             with np.errstate(over="ignore"):  # which is refused below
                 given = given.astype(dtype, copy=False)
         check_ids_alike(operator, before, ids)
-        if not len(before):  # another centre may suit them better
+        if not len(before):  # another center may suit them better
             before = stored_floats(operator, given[:0], frame_of(self.metric, given))
         later = stored_floats(operator, given, before.frame)
         if ids is None:

@@ -1,17 +1,20 @@
 """Searches in one call: `knn`, and `semantic_search` with the signature of sentence-transformers."""
 
-from collections.abc import Callable
+import contextlib
+import re
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
 from dmlcpu.annotations import Array, Metric
+from dmlcpu.common.arguments import check_choice
 from dmlcpu.errors import BindingError, DmlError
 from dmlcpu.search.arguments import as_count
 from dmlcpu.search.float_index import FloatIndex
 from dmlcpu.search.index import Index
 from dmlcpu.search.int8_index import Int8Index
-from dmlcpu.search.spaces import as_numbers, as_vectors
+from dmlcpu.search.spaces import METRICS, as_numbers, as_vectors
 
 # Except for the first of each, these are functions in sentence-transformers.
 _COSINES, _PRODUCTS = ("cosine", "cos_sim", "pytorch_cos_sim"), ("ip", "dot_score")
@@ -64,8 +67,10 @@ def knn(
     if rescore is not None and given.dtype.itemsize == 1:
         raise DmlError("knn", "rescore", str(rescore), f"None: vectors are {given.dtype}, not floats")
     k = as_count("knn", "k", k)
-    index = Int8Index(given, metric) if given.dtype.itemsize == 1 else FloatIndex(given, metric)
-    return index.search(queries, k, mask=mask, allowlist=allowlist, exclude=exclude)
+    check_choice("knn", "metric", metric, METRICS)
+    with _errors_name("knn"):
+        index = Int8Index(given, metric) if given.dtype.itemsize == 1 else FloatIndex(given, metric)
+        return index.search(queries, k, mask=mask, allowlist=allowlist, exclude=exclude)
 
 
 def semantic_search(
@@ -127,12 +132,24 @@ def semantic_search(
         given = _detached(corpus_embeddings)
         given = as_vectors(operator, "corpus_embeddings", given[None] if given.ndim == 1 else given)
         metric: Metric = "cosine" if name in _COSINES else "ip"
-        index = Int8Index(given, metric) if given.dtype.itemsize == 1 else FloatIndex(given, metric)
+        with _errors_name(operator, vectors="corpus_embeddings"):
+            index = Int8Index(given, metric) if given.dtype.itemsize == 1 else FloatIndex(given, metric)
     queries = as_vectors(operator, "query_embeddings", _detached(query_embeddings), index.d)
     options = {"rescore": rescore} if isinstance(index, Int8Index) and index.has_floats else {}
-    scores, found = index.search(queries, top_k, **options)[:2]
+    with _errors_name(operator, queries="query_embeddings"):
+        scores, found = index.search(queries, top_k, **options)[:2]
     pairs = zip(scores.tolist(), found.tolist(), strict=True)
     return [[{"corpus_id": i, "score": score} for score, i in zip(*both, strict=True) if i >= 0] for both in pairs]
+
+
+@contextlib.contextmanager
+def _errors_name(operator: str, **arguments: str) -> Iterator[None]:
+    """Name the function, and its arguments, in errors of the index that it uses."""
+    try:
+        yield
+    except DmlError as error:
+        field = re.sub(r"^\w+", lambda name: arguments.get(name[0], name[0]), error.field)
+        raise type(error)(operator, field, error.found, error.allowed) from None
 
 
 def _detached(embeddings: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Vectors that defeat their codes are encoded again: equal vectors once, and far groups each about its own centre.
+"""Vectors that defeat their codes are encoded again: equal vectors once, and far groups each about its own center.
 
 Both are searched only after all vectors were scored for enough queries, so other data pay nothing.
 """
@@ -24,7 +24,7 @@ _REPEATED, _COMMON = 2, 8
 
 
 class Group(NamedTuple):
-    """Vectors about one centre; their floats are those of the index."""
+    """Vectors about one center; their floats are those of the index."""
 
     stored: Stored  # the codes
     names: Array  # int64: the positions in the index, ascending
@@ -105,7 +105,7 @@ def _group(stored: Stored, names: Array) -> Group:
 
 
 def _centred(vectors: Array, frame: Frame) -> Array:
-    """Return vectors less the centre, float64; for cosines, of the length 1 before."""
+    """Return vectors less the center, float64; for cosines, of the length 1 before."""
     wide = vectors.astype(np.float64)
     if frame.metric == "cosine":
         lengths = np.sqrt(np.square(wide).sum(axis=1, keepdims=True))
@@ -114,7 +114,7 @@ def _centred(vectors: Array, frame: Frame) -> Array:
 
 
 def _nearest(x: Array, centres: Array, *, is_distance: bool) -> Array:
-    """Return the number of the nearest centre, or of that with the greatest product, of each row."""
+    """Return the number of the nearest center, or of that with the greatest product, of each row."""
     scores = x @ centres.T
     if is_distance:
         scores -= np.square(centres).sum(axis=1) / 2
@@ -125,7 +125,7 @@ def _nearest(x: Array, centres: Array, *, is_distance: bool) -> Array:
 def _centres(sample: Array) -> Array:
     """Return vectors far from one another, to each of which others are near; a single one if there are no groups."""
     chosen, distances, radii = [0], np.full(len(sample), np.inf), np.empty(MOST_GROUPS)
-    for number in range(MOST_GROUPS):  # the farthest vector is the next centre
+    for number in range(MOST_GROUPS):  # the farthest vector is the next center
         np.minimum(distances, np.square(sample - sample[chosen[-1]]).sum(axis=1), out=distances)
         radii[number] = np.sqrt(distances.max(initial=0))
         chosen.append(int(np.argmax(distances)))

@@ -121,15 +121,15 @@ class Queries(NamedTuple):
     codes: Array  # int8 or uint8 (M, D)
     scales: Array | None  # float32 (M,): query = scale * code; None: the codes are the query
     squares: Array  # int32 or float64 (M,): the sum of the query's squares, of codes if there are scales
-    constants: Array | None = None  # float64 (M,): what the centres of affine vectors add to each product
+    constants: Array | None = None  # float64 (M,): what the centers of affine vectors add to each product
 
 
 def encode(operator: str, queries: Array, space: Space, dtype: np.dtype[np.generic]) -> Queries:
     """Return checked queries (M, D) of bytes or floats for vectors of a type; refuse numbers that are not finite.
 
-    Each query is quantized by itself. If vectors are affine, value = step * (byte - middle) + centre, then
-    q . value = (q * step) . byte - middle * sum(q * step) + q . centre. So the steps go to the query, and the rest is
-    one number a query. For distances, the centres are subtracted from both.
+    Each query is quantized by itself. If vectors are affine, value = step * (byte - middle) + center, then
+    q . value = (q * step) . byte - middle * sum(q * step) + q . center. So the steps go to the query, and the rest is
+    one number a query. For distances, the centers are subtracted from both.
     """
     is_bytes = queries.dtype.itemsize == 1
     if space.ranges is None:

@@ -39,7 +39,7 @@ class Space:
         return found
 
     def from_centres(self, codes: Array) -> Array:
-        """Return the numbers that affine bytes stand for, less the centres, float32."""
+        """Return the numbers that affine bytes stand for, less the centers, float32."""
         from_middle: Array = codes.astype(np.float32) - np.float32(middle_of(codes.dtype))
         return from_middle * self.steps()
 

@@ -71,7 +71,7 @@ class Stored:
     vectors: Array  # int8 or uint8 (N, D), in C order
     scales: Array | None = None  # float32: vector = scale * byte; of vectors that were floats
     squares: Array | None = None  # of each vector the sum of squares: int32 of its bytes; float64 of affine ones, for
-    # distances less the centres, and of floats
+    # distances less the centers, and of floats
     ids: Array | None = None  # int64
     floats: Array | None = None  # (N, D): the vectors before they were quantized
     bias: Array | None = None  # float32: what is added to bounds; see codes.py

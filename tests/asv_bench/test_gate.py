@@ -135,7 +135,7 @@ def test_what_the_map_calls_untimed_is_named(run, repository):
         (["HEAD~1"], {"dies": True}, "the process of head ended with status 3"),
         (["HEAD~1"], {"numpy": "3"}, "the versions differ"),
         (["HEAD~1"], {"folder": "/elsewhere"}, "which is not its own environment"),
-        (["HEAD~1", "--tables", "nosuch"], {}, "no table nosuch; there are newest"),
+        (["HEAD~1", "--tables", "top_k"], {}, "no table top_k; there are newest"),
         (["HEAD~1", "--cases", "nosuch"], {}, "no case of the tables is chosen"),
     ],
 )
@@ -144,6 +144,13 @@ def test_what_cannot_be_judged_is_said(run, arguments, head, words):
     assert code == 2
     assert printed.err.splitlines()[-1].startswith("gate: no verdict: ")
     assert words in printed.err
+
+
+@pytest.mark.usefixtures("repository")
+def test_tables_are_checked_before_environments_are_made(monkeypatch, capsys):
+    monkeypatch.setattr(environments, "make", lambda *_: pytest.fail("environments are made"))
+    assert gate.main(["HEAD~1", "--tables", "top_k", "nosuch"]) == 2
+    assert capsys.readouterr().err.startswith("gate: no verdict: no table nosuch; there are argmax, at, ")
 
 
 @pytest.mark.parametrize(

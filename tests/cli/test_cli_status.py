@@ -33,7 +33,8 @@ def test_status(run: Run) -> None:
     (slowest,) = found.pop("slowest")
     (error,) = found.pop("errors")
     assert (code, slowest["id"]) == (1, "2.npz")
-    assert found == {"jobs": 2, "done": 1, "failed": 1, "stale": 0, "never_run": 0, "invalid": 0, "not_right": 0}
+    counts = {"jobs": 2, "done": 1, "failed": 1, "stale": 0, "never_run": 0, "invalid": 0, "not_right": 0}
+    assert found == {**counts, "stale_ids": []}
     assert error.pop("error").startswith("attrs.k: 9; allowed: 0 to 5")
     assert error == {"count": 1, "ids": ["9.npz"]}
     lines = Path("jobs.jsonl").read_text().splitlines()
@@ -46,6 +47,10 @@ def test_status(run: Run) -> None:
     ("argv", "message"),
     [
         (["no.jsonl"], "dmlcpu: no.jsonl: No such file or directory"),
+        (
+            ["jobs.jsonl", "--directory", "nosuch"],
+            "dmlcpu: --directory is 'nosuch', which does not exist; allowed: a folder of this machine",
+        ),
         (["-"], "dmlcpu: --manifest is missing; allowed: a file, as these jobs have none by default"),
         (
             ["jobs.jsonl", "--manifest", "a.npy"],

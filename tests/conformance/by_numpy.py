@@ -20,7 +20,7 @@ def by_numpy(call: Sample) -> Any:
         return None
     bound = inspect.signature(OPERATORS[call.operator].function).bind(*call.args, **call.kwargs)
     bound.apply_defaults()
-    with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
+    with np.errstate(invalid="ignore"):  # NumPy reports a signaling NaN
         return CALLS[call.operator](**{name: value for name, value in bound.arguments.items() if name != "out"})
 
 

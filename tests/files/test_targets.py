@@ -122,6 +122,16 @@ def test_a_folder_that_is_renamed_for_a_moment(target: Path) -> None:
         np.testing.assert_array_equal(source.read(), ARRAY)
 
 
+@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="no handles of folders")
+def test_nothing_stays_in_a_folder_that_was_renamed(target: Path) -> None:
+    folder = target.parent / "out"
+    writer = create(folder / target.name, TENSORS, "0a")
+    writer.write({"y": ARRAY})
+    folder.rename(target.parent / "moved")
+    writer.discard()
+    assert contents(target.parent / "moved") == []
+
+
 def test_what_two_dots_after_a_link_mean(tmp_path: Path) -> None:
     """The folder around the one that the link leads to, as for the system."""
     (tmp_path / "else" / "folder").mkdir(parents=True)

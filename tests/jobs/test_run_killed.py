@@ -160,11 +160,11 @@ def test_stopped_once(
 
 
 SLOW = """\
-import sys, threading
+import itertools, sys, threading
 from dmlcpu.jobs.step import Step
-real = Step.compute
+real, calls = Step.compute, itertools.count()
 def slow(self, stopping):
-    threading.Event().wait(0.3)
+    threading.Event().wait(0.3 if next(calls) < 3 else 60)
     real(self, stopping)
 Step.compute = slow
 from dmlcpu.cli import main
@@ -180,7 +180,13 @@ def test_stopped_twice(jobs: Path, undisturbed: Path, marked: dict[str, str], wo
         eventually(lambda: run.err.read_text().startswith("dmlcpu: SIGINT: finishing"))
         os.killpg(run.pid, signal.SIGINT)
     assert (run.returncode, run.stdout) == (130, ""), run.stderr
-    assert "Traceback" not in run.stderr
+    done = recorded(jobs)
+    assert 1 < done < COUNT
+    assert run.stderr.splitlines()[1:] == [
+        f"dmlcpu: {done} done, 0 failed, {COUNT - done} not run, as {jobs}.manifest.jsonl records; "
+        "the same run again does the others",
+        "dmlcpu: interrupted",
+    ]
     assert_nothing_half_written(jobs, undisturbed)
     assert commands.run("batch", jobs).returncode == 0
     assert_finished(jobs, undisturbed)

@@ -39,11 +39,22 @@ def test_done_failed_stale_and_never_run(tmp_path: Path) -> None:
         "attrs.k: 99; allowed: 0 to 16 (the elements along axis 1)": ["bad"],
     }
     assert len(status.slowest) == 5
+    assert status.stale_ids == ["0001", "0002"]
     seconds = [took for _, took in status.slowest]
     assert seconds == sorted(seconds, reverse=True)
     lines = str(status).splitlines()
-    assert lines[:2] == ["11 jobs: 3 done, 4 failed, 2 stale, 1 not run, 1 invalid", SLOWEST]
-    assert lines[7:9] == ["errors:", "  3 of: inputs.x: '...', which does not exist; allowed: a file (no0, no1, no2)"]
+    assert lines[:3] == ["11 jobs: 3 done, 4 failed, 2 stale, 1 not run, 1 invalid", "stale: 0001, 0002", SLOWEST]
+    assert lines[8:10] == ["errors:", "  3 of: inputs.x: '...', which does not exist; allowed: a file (no0, no1, no2)"]
+
+
+def test_of_many_stale_jobs_the_first_are_named(tmp_path: Path) -> None:
+    save_inputs(tmp_path, 7)
+    jobs = save_jobs(tmp_path, each_best(7))
+    run_jobs(jobs)
+    for path in (tmp_path / "in").iterdir():
+        path.touch()
+    assert len(jobs_status(jobs).stale_ids) == 7
+    assert str(jobs_status(jobs)).splitlines()[1] == "stale: 0000, 0001, 0002, 0003, 0004, 2 more"
 
 
 def test_a_run_may_be_under_way(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ ALL = np.arange(2**16, dtype=np.uint32)
 )
 def test_every_number_widens_exactly(widen, type_):
     found = np.array([widen(bits) for bits in ALL])
-    with np.errstate(invalid="ignore"):  # signalling NaNs
+    with np.errstate(invalid="ignore"):  # signaling NaNs
         expected = ALL.astype(np.uint16).view(type_).astype(np.float32)
     np.testing.assert_array_equal(found, expected)
     assert (np.signbit(found) == np.signbit(expected)).all()

@@ -147,7 +147,7 @@ def test_where_squares_are_subnormal_or_nearly_infinite(metric, exponent):
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("exponent", [-60, -100, -116, -120, -124, -140])
 def test_tiny_queries_that_are_not_centred(metric, exponent):
-    """Products with rows near the centre underflow in float32, and no term of the vectors hides that."""
+    """Products with rows near the center underflow in float32, and no term of the vectors hides that."""
     centre, checked = 2.0**exponent, 0
     for seed, depth in enumerate((1, 2, 8, 40)):
         rng = np.random.default_rng(seed)

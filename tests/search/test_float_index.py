@@ -220,7 +220,7 @@ def test_numbers_of_every_size(rng, metric, exponent, codes_decide, monkeypatch)
 
 
 def test_tiny_queries_among_small_vectors_beside_great_ones():
-    """Bounds of queries that are not centred are so small that float32 loses them."""
+    """Bounds of queries that are not centered are so small that float32 loses them."""
     rng = np.random.default_rng(0)
     small = 2.0**-26 * (1 + rng.random(20_000))
     vectors = np.empty((40_000, 1))

@@ -32,7 +32,7 @@ def test_added_and_removed_vectors(rng, metric, dtype, codes_decide):
     assert same(index.search(queries, 8), reference.exact_knn(queries, both, 8, metric))
     index.reset()
     assert index.ntotal == 0
-    index.add(1e6 * vectors[:30].astype(np.float64))  # an empty index takes any type and another centre
+    index.add(1e6 * vectors[:30].astype(np.float64))  # an empty index takes any type and another center
     assert index.reconstruct_n().dtype == np.float64
     far = 1e6 * queries.astype(np.float64)
     expected = reference.exact_knn(far, 1e6 * vectors[:30].astype(np.float64), 8, metric)

@@ -158,7 +158,17 @@ BAD = np.array([[1, 2, 3, 4], [1, np.nan, 3, 4]])
         (lambda: FloatIndex(FLOATS).search(FLOATS, 1, exclude=[[1]]), "exclude is 1 list; allowed: a list of ints"),
         (lambda: FloatIndex(FLOATS[:, :1]).search(FLOATS, 1), ": the vectors of the index have 1 dimension"),
         (lambda: semantic_search(FLOATS, FLOATS, score_function=3), "semantic_search: score_function is 3; allowed"),
-        (lambda: knn(BYTES, FLOATS, 1), "FloatIndex.search: queries.dtype is int8; allowed: float32"),
+        (lambda: knn(BYTES, FLOATS, 1), "knn: queries.dtype is int8; allowed: float32"),
+        (lambda: knn(FLOATS, BAD, 1), "knn: vectors[1, 1] is nan; allowed: finite numbers"),
+        (lambda: knn(FLOATS, FLOATS, 1, "dot"), "knn: metric is 'dot'; allowed: 'ip', 'l2', 'cosine'"),
+        (lambda: knn(BYTES[:, :3], BYTES, 1), "knn: queries.shape is (3, 3); allowed: (M, 4)"),
+        (lambda: knn(FLOATS, FLOATS, 1, mask=[1, 2, 3]), "knn: mask.dtype is int64; allowed: bool"),
+        (lambda: semantic_search(FLOATS, BAD), "semantic_search: corpus_embeddings[1, 1] is nan; allowed: finite"),
+        (lambda: semantic_search(BAD, FLOATS), "semantic_search: query_embeddings[1, 1] is nan; allowed: finite"),
+        (
+            lambda: semantic_search(FLOATS, Int8Index(FLOATS, floats=True), rescore=0),
+            "semantic_search: rescore is 0; allowed: an integer of at least 1",
+        ),
         (lambda: knn(FLOATS, FLOATS, -1), "knn: k is -1; allowed: an integer of at least 0"),
         (lambda: knn(BYTES, BYTES, 1, rescore=2), "knn: rescore is 2; allowed: None: vectors are int8, not floats"),
         (lambda: semantic_search(FLOATS, FLOATS, top_k=-1), "semantic_search: top_k is -1; allowed: an integer"),
@@ -172,6 +182,11 @@ def test_refusals(call, message):
     with pytest.raises(dmlcpu.DmlError) as caught:
         call()
     assert message in str(caught.value)
+
+
+def test_an_error_of_an_index_keeps_its_class():
+    with pytest.raises(dmlcpu.UnsupportedError, match=r"^knn: queries\.dtype is int8"):
+        knn(BYTES, FLOATS, 1)
 
 
 @pytest.mark.parametrize("index_class", [FloatIndex, Int8Index])
@@ -210,3 +225,5 @@ def test_wrong_kinds():
         Int8Index(BYTES).search(BYTES, 1.5)
     with pytest.raises(TypeError, match="Int8Index: metric is 3; allowed"):
         Int8Index(BYTES, 3)
+    with pytest.raises(TypeError, match="knn: metric is 3; allowed"):
+        knn(BYTES, BYTES, 1, 3)

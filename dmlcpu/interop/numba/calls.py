@@ -1,6 +1,6 @@
 """How compiled callers call the kernels, by an address that each process looks up once; and their memory on the stack.
 
-Numba usually compiles a callee into its caller, and would optimise the kernels again for every caller: two seconds
+Numba usually compiles a callee into its caller, and would optimize the kernels again for every caller: two seconds
 each, and eight for a caller with a parallel loop. Instead, a caller has a cell for the kernel's address, and fetches it
 from Python while the cell is empty. So a caller that Numba loads from disk calls the kernels of the installed dmlcpu,
 compiled for the present processor.
@@ -112,7 +112,7 @@ def _emit_address(context: Any, builder: Any, key: str) -> Any:
 
 
 def stack_of(cells: int) -> Any:
-    """Make an intrinsic that allocates `cells` int64, uninitialised, on the stack of its caller.
+    """Make an intrinsic that allocates `cells` int64, uninitialized, on the stack of its caller.
 
     They start at a cache line. The caller is never inlined, so its memory is freed when it returns, even in a loop.
     """

@@ -161,7 +161,7 @@ def _implementation(dtype, word, index_type, dims, coordinates, reduction, mode,
     scatter_words = caller_of("scatter_nd", "scatter", word)
     options, scalar, index_scalar = tuple(map(np.int64, numbers)), word.type, index_type.type
 
-    # Numba optimises each callee again in every caller, so there is no helper between this and the kernels.
+    # Numba optimizes each callee again in every caller, so there is no helper between this and the kernels.
     def implementation(x, indices, updates, reduction="none", mode="raise", out=None):
         shape, count = (*x.shape, 1), count_of(indices.shape)
         check(shape, (*updates.shape, 1), dims, indices.shape, coordinates, options[3])

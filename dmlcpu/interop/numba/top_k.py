@@ -200,7 +200,7 @@ def _implementation(ndim, dtype, constants, is_sorted, axis, index_type, has_out
     strided = not (isinstance(axis, int) and axis in (-1, ndim - 1))  # perhaps, if the axis is not constant
     select = caller_of("top_k", "columns" if strided else "one" if ndim == 1 else "rows", np.dtype(word))
 
-    # Numba optimises each callee again in every caller, so there is no helper between this and the kernels.
+    # Numba optimizes each callee again in every caller, so there is no helper between this and the kernels.
     def implementation(x, k, axis=-1, mode=None, largest=None, sorted=True, nan="greatest", fill_value=None,
                        index_dtype=np.int64, out=None):  # fmt: skip
         count = np.int64(k)

@@ -81,7 +81,7 @@ def clip_pairs(words, panels, groups, copy, clips):
 
 @inlined
 def clip_pair(words, at, shift):
-    """Bring the second byte of a saturating pair of words[at] as far towards zero as needed; return what it lost."""
+    """Bring the second byte of a saturating pair of words[at] as far toward zero as needed; return what it lost."""
     pair = words[at] >> shift
     one, other = np.int64(np.int8(pair)), np.int64(np.int8(pair >> np.uint32(8)))
     kept = (MOST if other > 0 else -MOST) - one

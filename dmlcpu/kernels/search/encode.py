@@ -1,6 +1,6 @@
 """Rows of floats become codes of one byte a number, and facts that bound their error.
 
-A row x is centred (x - m, cosines: x / |x| - m), multiplied by a power of two, and rotated: w = R (x - m). R is
+A row x is centered (x - m, cosines: x / |x| - m), multiplied by a power of two, and rotated: w = R (x - m). R is
 orthogonal, so products and distances do not change. It spreads each dimension over many, so that one scale suits a
 whole row of any data. R changes signs and is a Walsh-Hadamard matrix for each power of two that the depth is made of.
 Then code = round(w / scale). The scale is so great that the length of the codes hardly differs from row to row.

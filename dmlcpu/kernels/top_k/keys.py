@@ -3,7 +3,7 @@
 So one kernel for each width serves all types and both directions, and ties are equal keys. All NaNs have one key, above
 +inf; both zeros have one key. The smallest elements have the greatest complemented keys.
 
-The map is one line of arithmetic with four constants, so that one vectorised loop serves floats and integers. It takes
+The map is one line of arithmetic with four constants, so that one vectorized loop serves floats and integers. It takes
 the magnitude, negates it if the sign is set, and flips the sign bit for unsigned order, or all other bits for reversed
 order. Integers keep their sign in the magnitude: their `mask` is all ones.
 """

@@ -84,7 +84,7 @@ def test_the_greatest_absolute_value(dtype, count):
 
 @njit
 def rotate(row, w):
-    """Centre a row about 0, which mixes whole vectors, and mix the rest."""
+    """Center a row about 0, which mixes whole vectors, and mix the rest."""
     ones, sums = np.ones(row.size, np.float32), np.empty(2)
     encode_kernels.centre_row(row, np.zeros(row.size), ones, row.size, 1.0, 1.0, w, sums)
     rotation.rotate(w)

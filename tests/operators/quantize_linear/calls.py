@@ -48,7 +48,7 @@ def random_call(rng: np.random.Generator) -> Sample:
 
 
 def near_ties(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Halves, whose quotients by powers of two are ties, and their neighbours."""
+    """Halves, whose quotients by powers of two are ties, and their neighbors."""
     ties = rng.integers(-600, 600, shape).astype(np.float32) / 2
     return np.nextafter(ties, rng.choice(np.array([-1e3, 0, 1e3], np.float32), shape)) if rng.random() < 0.5 else ties
 
