@@ -55,9 +55,6 @@ def of_this_machine(name: str, path: PathLike | None) -> Path | None:
 def read_jobs(jobs: Jobs | Listing, directory: PathLike | None) -> Listing:
     """Return the entries of a file, of standard input, or of a program's list; paths are relative to `directory`."""
     directory = of_this_machine("directory", directory)
-    if directory and not directory.is_dir():  # otherwise each file in it would be an error, and the folder not named
-        why = "which is no folder" if directory.exists() else "which does not exist"
-        raise DmlError("run_jobs", "directory", f"{str(directory)!r}, {why}", "a folder of this machine")
     if isinstance(jobs, Listing):  # which a command makes of its arguments
         return jobs
     if not isinstance(jobs, str | os.PathLike):
