@@ -3,13 +3,10 @@
 ``torch.compile(fullgraph=True)`` keeps them in its graph; top_k and scatter_nd have gradients.
 """
 
-import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._library.autograd import make_autograd_impl
-from torch.autograd.forward_ad import unpack_dual
 
 from dmlcpu.common.arguments import Array, as_axis
 from dmlcpu.errors import UnsupportedError
@@ -147,24 +144,3 @@ def _(*arguments: Any) -> Tensor:
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     rows, columns = a.shape[-2:-1], b.shape[-1:] if b.ndim > 1 else ()
     return a.new_empty((*batch, *rows, *columns), dtype=dtype)
-
-
-def _refuse_tangents(operator: Any) -> None:
-    """Have an operator refuse tensors with tangents: PyTorch drops these, and torch.func.jvp would return zeros.
-
-    PyTorch 2.13 has no function that registers a forward derivative. This is its kernel, after the check.
-    """
-    kernel, name = make_autograd_impl(operator._opoverload, operator), operator._name
-
-    def checked(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        if any(isinstance(each, Tensor) and unpack_dual(each).tangent is not None for each in args):
-            raise UnsupportedError(name, "a tangent", "given", "none: there is no forward derivative")
-        return kernel(keyset, *args, **kwargs)
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Warning only once for all operators")  # that kernels are replaced
-        operator._lib.impl(name, checked, "Autograd", with_keyset=True, allow_override=True)
-
-
-for _each in (top_k, scatter_nd, quantized_matmul):
-    _refuse_tangents(_each)

@@ -126,31 +126,6 @@ def test_reduction_without_gradient_is_refused_in_backward():
         y.sum().backward()
 
 
-FORWARD = {
-    "top_k": lambda x: ours.top_k(x, 2)[0],
-    "scatter_nd": lambda x: ours.scatter_nd(torch.zeros(2, 2, dtype=x.dtype), torch.tensor([[0]]), x[:1]),
-    "quantized_matmul": lambda x: ours.quantized_matmul(
-        bytes_of(2, 2), x[0, 0], None, bytes_of(2, 2), x[0, 1], None, x[1, 0], None
-    ),
-}
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's, for its first tangent
-@pytest.mark.parametrize("name", FORWARD)
-@pytest.mark.parametrize("requires_grad", [False, True])
-def test_tangents_are_refused(name, requires_grad):
-    """PyTorch would drop them: the derivative would be zero."""
-    function, x = FORWARD[name], floats(2, 2, dtype=torch.float32) + 1
-    message = f"^{name}: a tangent is given; allowed: none: there is no forward derivative$"
-    with pytest.raises(dmlcpu.UnsupportedError, match=message), torch.autograd.forward_ad.dual_level():
-        function(torch.autograd.forward_ad.make_dual(x.requires_grad_(requires_grad), torch.ones(2, 2)))
-    for transformed in (lambda: torch.func.jvp(function, (x,), (x,)), lambda: torch.func.jacfwd(function)(x)):
-        with pytest.raises(dmlcpu.UnsupportedError, match=message):
-            transformed()
-    with torch.autograd.forward_ad.dual_level():
-        assert torch.equal(function(x), function(x.detach()))
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's, while it compiles
 def test_operators_stay_in_a_compiled_graph():
     graphs = []
