@@ -105,9 +105,8 @@ class Checker:
     def _check_names(self, place: Place, job: Job, operation: Operation) -> None:
         named = named_inputs(job, operation)
         for path in (*(f"inputs.{name}" for name in named), *(f"attrs.{name}" for name in job.attrs)):
-            if (name := path.partition(".")[2]) not in operation.parameters:
-                why = f", as {operation.lacks[name]}" if name in operation.lacks else ""
-                place.refuse(path, f"unknown{why}", listed(operation.parameters))
+            if path.partition(".")[2] not in operation.parameters:
+                place.refuse(path, "unknown", listed(operation.parameters))
         for name in operation.required:
             if name not in named and name not in job.attrs:
                 large = name in operation.sources

@@ -41,7 +41,6 @@ class Operation(Protocol):
     """What can be run on files."""
 
     parameters: tuple[str, ...]  # all names of arguments
-    lacks: Mapping[str, str]  # why it has no argument of a name that others have
     first: str | None  # the argument that a glob's file is for, if the job gives no other
     required: tuple[str, ...]
     defaults: Mapping[str, Any]  # of arguments that the function requires and a job may leave out
@@ -159,7 +158,6 @@ class OperatorOperation:
         row = OPERATORS[name]
         signature = inspect.signature(row.function, eval_str=True).parameters
         self.parameters = tuple(name for name in signature if name != "out")
-        self.lacks: Mapping[str, str] = {}
         self.first: str | None = self.parameters[0]
         given = [name for name, each in signature.items() if each.default is each.empty]
         optional = [name for name in given if type(None) in get_args(signature[name].annotation)]

@@ -33,7 +33,6 @@ class ModelOperation:
 
     first: str | None = None
     required: tuple[str, ...] = ()
-    lacks: Mapping[str, str] = MappingProxyType({})
     defaults: Mapping[str, Any] = MappingProxyType({})
     form: Format | None = None
 

@@ -144,7 +144,6 @@ class BuildOperation:
     """An index, made of vectors that are read in blocks."""
 
     parameters: tuple[str, ...] = ("vectors", "metric", "ids", "ranges", "floats")
-    lacks: Mapping[str, str] = MappingProxyType({})
     first: str | None = "vectors"
     required: tuple[str, ...] = ("vectors",)
     defaults: Mapping[str, Any] = MappingProxyType({})
@@ -257,7 +256,6 @@ class IndexOperation:
         self.files = tuple(file for file in (path / name for name in FILES) if file.exists())
         names = inspect.signature(self._index.search).parameters
         self.parameters: tuple[str, ...] = tuple([name for name in names if name != "report"])
-        self.lacks: Mapping[str, str] = {"rescore": "a FloatIndex is exact without it"}  # an Int8Index has it
 
     def estimate(self, arguments: Mapping[str, Any]) -> Estimate:
         """Return the results and the memory; refuse what does not fit, the values of queries apart."""

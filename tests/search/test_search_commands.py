@@ -135,10 +135,7 @@ BUILD, QUERY = "  search build (a.index): ", "  search query (x.npz): "
         ),
         ("query ok.index ranges.npy -k 1 -o x.npz --rescore 2", f"{QUERY}--rescore: 2; allowed: None"),
         ("query ok.index ranges.npy -k 1 -o x.npz --mask q.npy", f"{QUERY}--mask.dtype: float32; allowed: bool"),
-        (
-            "query float.index q.npy -k 1 -o x.npz --rescore 2",
-            f"{QUERY}--rescore: unknown, as a FloatIndex is exact without it; allowed: queries, k, mask",
-        ),
+        ("query float.index q.npy -k 1 -o x.npz --rescore 2", f"{QUERY}--rescore: unknown; allowed: queries, k, mask"),
         ("query float.index other.npy -k 1 -o x.npz", f"{QUERY}QUERIES.shape: (2, 5); allowed: (M, 12)"),
         ("query float.index q.npy -k 1 -o x.npz --exclude v.npy", f"{QUERY}--exclude"),
         ("query ok.index other.npy -k 1 -o x.npz", f"{QUERY}QUERIES.shape: (2, 5); allowed: (M, 12)"),
