@@ -134,8 +134,12 @@ NUMPY = [
     Row("``add.at``: 100,000 rows of 64 into 10,000", "at", "add.at 100000 of 64 into 10000x64 float32"),
     Row("``add.at``: 1,000,000 pairs of indices into 1,000 x 1,000", "at", "add.at 1000000 into 1000x1000 float32"),
     Row("``add.at``: 1,000,000 elements into 1,000,000", "at", "add.at 1000000 into 1000000 float32"),
-    Row("``add.at``: 1,000,000 times the number 1, int32", "at", "add.at 1000000 into 1000000 int32 by the number 1"),
-    Row("``add.at``: 3,000 times the number 1, int32", "at", "add.at 3000 into 10000 int32 by the number 1"),
+    Row(
+        "``add.at``: the number 1 at 1,000,000 indices, int32",
+        "at",
+        "add.at 1000000 into 1000000 int32 by the number 1",
+    ),
+    Row("``add.at``: the number 1 at 3,000 indices, int32", "at", "add.at 3000 into 10000 int32 by the number 1"),
     Row("``maximum.at``: 100,000 rows of 64 into 10,000", "at", "maximum.at 100000 of 64 into 10000x64 float32"),
     Row("``add.at``: 10 elements into 1,000", "at", "add.at 10 into 1000 float32"),
 ]

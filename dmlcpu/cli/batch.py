@@ -32,7 +32,7 @@ _RUN = ("log", "retries", "timeout", "keep_going", "check_as_you_go")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("jobs_file", metavar="JOBS", help="a .toml file, another file of JSON Lines, or -")
+    parser.add_argument("jobs_file", metavar="JOBS", help="a .toml file, a JSON Lines file of any other name, or -")
     parser.add_argument("--directory", metavar="DIR", help="what paths are relative to (default: the folder of JOBS)")
     add_run_options(parser, "JOBS.manifest.jsonl; for standard input none")
 
@@ -41,7 +41,7 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     """Add the arguments of all commands that run jobs; manifest: the default, in words."""
     what = parser.add_argument_group("what is run")
     what.add_argument("--keep-going", action="store_true", help="run the valid jobs even if others are invalid")
-    as_you_go = "check the files of each job just before the job runs, so even very many jobs begin at once"
+    as_you_go = "check the files of each job just before the job runs, so the first job starts immediately"
     what.add_argument("--check-as-you-go", action="store_true", help=as_you_go)
     what.add_argument("--fail-fast", action="store_true", help="stop after the first failure")
     what.add_argument("--max-failures", type=at_least(1), metavar="N", help="stop after N failures")
@@ -67,7 +67,7 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     how.add_argument("--scheduler", metavar="ADDRESS", help=scheduler)
     retries = "how often a job is retried after its worker was lost, or after a transient error of a file (default: 2)"
     how.add_argument("--retries", type=at_least(0), default=2, metavar="N", help=retries)
-    timeout = "seconds that a job may take; a job that takes longer fails (jobs then run in worker processes)"
+    timeout = "seconds after which a job fails; with --timeout, jobs run in worker processes"
     how.add_argument("--timeout", type=seconds, metavar="S", help=timeout)
 
     report = parser.add_argument_group("what is reported")

@@ -29,8 +29,8 @@ def _epilog(name: str, required: Iterable[str]) -> str:
     return f"""\
 Arrays are files (.npy, .npz, .safetensors, .zarr, .pb); FILE::NAME is an array in a file
 that holds several. Inputs may also be .h5 files, and URLs (s3://, gs://, https://) of
-.npy, .npz and .zarr. In OUT and in other files, {{stem}}, {{name}}, {{array}}, {{path}} and
-{{number}} are replaced by those of each IN.
+.npy, .npz and .zarr. OUT and other files may contain {{stem}}, {{name}}, {{array}}, {{path}} and
+{{number}} of each IN.
 
 examples:
   dmlcpu {spelled} in/*.npy -o out/{needed}    to out/NAME.{suffix}

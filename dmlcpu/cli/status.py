@@ -21,7 +21,7 @@ Exit codes: 0 all done, 1 some are not done, 2 wrong usage or an invalid file.""
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("jobs_file", metavar="JOBS", help="a .toml file, or another file of JSON Lines")
+    parser.add_argument("jobs_file", metavar="JOBS", help="a .toml file, or a JSON Lines file of any other name")
     parser.add_argument("--directory", metavar="DIR", help="what paths are relative to (default: the folder of JOBS)")
     where = "where outcomes are recorded (default: JOBS.manifest.jsonl)"
     parser.add_argument("--manifest", metavar="FILE", help=where)

@@ -75,7 +75,7 @@ def matmul_integer(
     b : array_like of int8 or uint8, shape (..., K, N) or (K,), or PackedMatrix
         Pack constant weights once, with `pack_b`.
     b_zero_point : array_like of b's type, or None
-        Like those of `a`, but one for each column: shape (N,) or (..., 1, N).
+        As for `a`, but one for each column: shape (N,) or (..., 1, N).
     out_dtype : dtype, default int32
         int32 or int64. In int64 no sum wraps.
     out : ndarray, optional

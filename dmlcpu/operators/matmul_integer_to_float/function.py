@@ -118,7 +118,7 @@ def matmul_integer_to_float(
     b : array_like of int8 or uint8, shape (..., K, N) or (K,), or PackedMatrix
         Pack constant weights once, with `pack_b`.
     b_scale, b_zero_point : array_like
-        Like those of `a`, but one for each column: shape (N,) or (..., 1, N).
+        As for `a`, but one for each column: shape (N,) or (..., 1, N).
     bias : array_like of float32 or float16, optional
         Added to the product: any shape that broadcasts to the result's. Lists are converted to float32.
     out_dtype : dtype, optional

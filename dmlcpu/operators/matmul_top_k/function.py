@@ -143,7 +143,7 @@ def matmul_top_k(
     a_zero_point : array_like of a's type, optional
         The same shapes as `a_scale`. Python integers are converted.
     b_scale : array_like of floats, optional
-        Like those of `a`, but one for each column: shape (N,) or (..., 1, N).
+        As for `a`, but one for each column: shape (N,) or (..., 1, N).
     b_zero_point : array_like of b's type, optional
         The same shapes as `b_scale`.
     bias : array_like, optional
@@ -155,8 +155,8 @@ def matmul_top_k(
     mask : array_like of bool, shape (N,) or (M, N), optional
         Which columns may be selected: the same for all rows, or others for each row. Not supported for batches.
     exclude : optional
-        The columns of each row that are not selected: M lists of ints; a SciPy sparse matrix (M, N), whose nonzero
-        elements count; the arrays (indptr, indices) of such a matrix; or a bool array (M, N). Columns from N on are
+        The columns of each row that are not selected: M lists of ints; the nonzero elements of a SciPy sparse matrix
+        (M, N); the arrays (indptr, indices) of such a matrix; or a bool array (M, N). Columns from N on are
         ignored. For one row, a list of ints is also accepted. Not supported for batches.
     out : tuple of two ndarrays, optional
         Where to write values and indices: of their shape and types, any strides, no memory shared with `a`, `b`,

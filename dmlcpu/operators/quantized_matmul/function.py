@@ -94,9 +94,9 @@ def quantized_matmul(
     b : array_like of int8 or uint8, shape (..., K, N) or (K,), or PackedMatrix
         Pack constant weights once, with `pack_b`.
     b_scale, b_zero_point : array_like
-        Like those of `a`, but one for each column: shape (N,) or (..., 1, N).
+        As for `a`, but one for each column: shape (N,) or (..., 1, N).
     y_scale, y_zero_point : array_like
-        Like those of `a`: one number, or one for each row of the product.
+        As for `a`: one number, or one for each row of the product.
     out_dtype : dtype, optional
         int8 or uint8. By default the type of `y_zero_point` if it is an array of one of these, else the type of `a`.
     out : ndarray, optional
