@@ -126,9 +126,11 @@ def examples():
 
 @runs_examples
 @pytest.mark.parametrize("page", examples(), ids=name_of)
-def test_examples_of_a_page(page):
+def test_examples_of_a_page(page, monkeypatch):
     if page.name in NEEDED:
         pytest.importorskip(NEEDED[page.name])
+    if NEEDED.get(page.name) == "torch":  # a size that is measured on a busy machine may leave a call to PyTorch
+        monkeypatch.setattr("dmlcpu.interop.torch.switches.THRESHOLDS.loss", lambda *args, **kwargs: "")
     if page in STORIES:
         os.chdir(page.stem)
     failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")
