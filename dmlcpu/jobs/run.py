@@ -169,7 +169,7 @@ def run_jobs(
         Run the valid jobs even if others are not valid.
     check_as_you_go : bool, default False
         Check the files and the arguments of each job just before the job runs. Before the first job, only the form of
-        the jobs is checked, so even very many jobs begin at once. A job whose check fails has failed.
+        the jobs is checked, so the first job starts soon, however many there are. A job whose check fails has failed.
     max_failures : int, optional
         Stop after this number of failures.
     force : bool, default False
