@@ -34,9 +34,8 @@ class FolderWriter(Writer):
 
     @property
     def inside(self) -> str:
-        """The new folder, on Linux by its handle: whatever is renamed meanwhile, all is written into this one."""
-        path = f"/proc/self/fd/{self.held}"
-        return path if HANDLES and self.held is not None and os.path.isdir(path) else self._temporary
+        """The new folder: whatever is renamed meanwhile, all is written into this one."""
+        return _by_handle(self.held, self._temporary)
 
     def put_in_place(self) -> None:
         """Replace the target: on Linux atomically."""
@@ -49,16 +48,19 @@ class FolderWriter(Writer):
 
     def discard(self) -> None:
         """Remove the temporary folder. Never fails: `stray` finds what could not be removed."""
-        temporary, around = self._temporary, f"/proc/self/fd/{self._at}"
-        if self._at is not None and os.path.isdir(around):  # the folder around it may have been renamed
-            temporary = os.path.join(around, os.path.basename(temporary))
         with contextlib.suppress(OSError):
-            remove(temporary)
+            remove(os.path.join(_by_handle(self._at, self.folder), os.path.basename(self._temporary)))
         self._leave()
 
     def _leave(self) -> None:
         self._lock.close()
         super()._leave()
+
+
+def _by_handle(handle: int | None, folder: str) -> str:
+    """Return the path of an open folder: on Linux one that holds even if the folder is renamed."""
+    path = f"/proc/self/fd/{handle}"
+    return path if HANDLES and handle is not None and os.path.isdir(path) else folder
 
 
 def exchange(one: str, other: str) -> bool:

@@ -241,15 +241,16 @@ def run_jobs(
             raise DmlError("run_jobs", "log", repr(os.fspath(log)), "a file that is not one of the jobs'")
         if prepared.done_before:
             display.say(f"resuming: {prepared.done_before} of {prepared.jobs} done, {len(prepared.todo)} to do")
-        run = JobsRun(prepared, settings, display, Lines(Path(settings.log)) if settings.log else None)
+        run = JobsRun(prepared, settings, display, Lines(Path(settings.log)) if settings.log else None, start)
         try:
             run.execute()
         except (WorkerError, KeyboardInterrupt) as error:
             how = "; without a manifest the same run again runs all"
             if prepared.manifest:
                 how = f", as {prepared.manifest.path} records; the same run again does the others"
-            if isinstance(error, KeyboardInterrupt):  # the second: there is no result to count them
-                display.say(f"{run.counts()}{how}")
+            if isinstance(error, KeyboardInterrupt):  # the second one, so the caller gets no result
+                found = run.result()
+                display.say(f"{found.done} done, {found.failed} failed, {found.not_run} not run{how}")
                 raise
             done = f"{prepared.done_before + run.done} of {prepared.jobs} jobs are done"
             raise WorkerError(f"{error}\n  {done}{how}") from error
@@ -260,8 +261,7 @@ def run_jobs(
     finally:
         if prepared.manifest:
             prepared.manifest.close()
-    before, out, seconds = prepared.done_before, prepared.left_out, time.perf_counter() - start
-    return BatchResult(prepared.jobs, before, out, run.done, run.failed, run.failures, run.interrupted, seconds)
+    return run.result()
 
 
 @dataclass(slots=True)
@@ -272,6 +272,7 @@ class JobsRun:
     settings: Settings
     progress: Progress
     log: Lines | None
+    start: float
     done: int = 0
     failed: int = 0
     failures: list[Failure] = field(default_factory=list)
@@ -334,11 +335,12 @@ class JobsRun:
         with workers:
             yield from Dispatcher(work, tasks, workers, settings.retries, stopping, settings.timeout).results()
 
-    def counts(self) -> str:
-        """Return how many jobs this run has done, have failed, and have not run."""
-        before, left_out = self.prepared.done_before, self.prepared.left_out
-        not_run = self.prepared.jobs - before - left_out - self.done - self.failed
-        return f"{self.done} done, {self.failed} failed, {not_run} not run"
+    def result(self) -> BatchResult:
+        """Return what has been done until now."""
+        before, out, seconds = self.prepared.done_before, self.prepared.left_out, time.perf_counter() - self.start
+        return BatchResult(
+            self.prepared.jobs, before, out, self.done, self.failed, self.failures, self.interrupted, seconds
+        )
 
     def _remove_strays(self) -> None:
         """Remove temporary files that a killed run, or worker, has left."""
