@@ -135,8 +135,9 @@ def test_what_the_map_calls_untimed_is_named(run, repository):
         (["HEAD~1"], {"dies": True}, "the process of head ended with status 3"),
         (["HEAD~1"], {"numpy": "3"}, "the versions differ"),
         (["HEAD~1"], {"folder": "/elsewhere"}, "which is not its own environment"),
-        (["HEAD~1", "--tables", "nosuch"], {}, "no table nosuch; there are newest"),
-        (["HEAD~1", "--cases", "nosuch"], {}, "no case of the tables is chosen"),
+        (["HEAD~1", "--tables", "nosuch"], {}, "no table nosuch; there are top_k, "),
+        (["HEAD~1", "--cases", "nosuch"], {}, "no case with 'nosuch' in its name is affected by the change; --all"),
+        (["HEAD~1", "--tables", "sort", "--all"], {}, "no case of the tables sort exists"),
     ],
 )
 def test_what_cannot_be_judged_is_said(run, arguments, head, words):
@@ -144,6 +145,12 @@ def test_what_cannot_be_judged_is_said(run, arguments, head, words):
     assert code == 2
     assert printed.err.splitlines()[-1].startswith("gate: no verdict: ")
     assert words in printed.err
+
+
+def test_a_table_that_does_not_exist_is_named_also_if_nothing_was_touched(run):
+    code, printed = run("HEAD", "HEAD", "--tables", "nosuch")
+    assert code == 2
+    assert "no table nosuch" in printed.err
 
 
 @pytest.mark.parametrize(
