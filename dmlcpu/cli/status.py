@@ -10,7 +10,8 @@ SUMMARY = "show which jobs of a file are done, have failed, are stale or have no
 EPILOG = """\
 JOBS is a file as for `dmlcpu batch`. A stale job is done, but would run again, because
 one of its files or arguments has changed. The command runs no jobs; another process may
-be running them. `dmlcpu batch JOBS --dry-run` prints the errors of invalid jobs.
+be running them. `dmlcpu batch JOBS --dry-run` names the jobs that would run, and prints
+the errors of invalid jobs.
 
 examples:
   dmlcpu status jobs.toml
