@@ -85,9 +85,8 @@ def above_one(text):
 def run(args):
     base, head = (changes.commit_of(REPOSITORY, name) for name in (args.base, args.head))
     module_map = changes.read_map()
+    check_tables(args.tables, module_map)
     groups = list(module_map["groups"])
-    # Before the environments are made, which takes minutes: the map has all tables of this checkout.
-    check_tables(args.tables, sorted({table for texts in module_map["groups"].values() for table in texts}))
     if not args.all:
         touched = changes.touched(REPOSITORY, base, head)
         groups = changes.groups_to_time(touched, module_map)
@@ -104,16 +103,30 @@ def run(args):
     return outcome.exit_code
 
 
+def check_tables(names, module_map):
+    """Refuse names that no table has, before environments are made. A test checks that the map has all tables."""
+    tables = list(dict.fromkeys(table for texts in module_map["groups"].values() for table in texts))
+    if unknown := set(names) - set(tables):
+        raise GateError(f"no table {', '.join(sorted(unknown))}; there are {', '.join(tables)}")
+
+
+def why_none(args):
+    """Return why no case is timed."""
+    of_tables = f" of the tables {', '.join(args.tables)}" if args.tables else ""
+    with_text = f" with {args.cases!r} in its name" if args.cases else ""
+    ending = "exists" if args.all else "is affected by the change; --all times cases whatever was changed"
+    return f"no case{of_tables}{with_text} {ending}"
+
+
 def prepare(sides, module_map, groups, args):
     """Check that the sides differ in dmlcpu alone, choose the cells, and compile their kernels."""
     with started(sides) as processes:
         hello = ask_all(processes, "hello")
         check_environments(sides, hello)
         tables = processes["head"].ask("tables")
-        check_tables(args.tables, tables)  # head may lack an operator, and its tables
         chosen = cells.choose(tables, module_map, groups, args.tables, args.cases, args.limit)
         if not chosen:
-            raise GateError("no case of the tables is chosen")
+            raise GateError(why_none(args))
         cold = {name: environments.not_warm(side, chosen) for name, side in sides.items()}
         if any(cold.values()):
             note("compiling")
@@ -122,12 +135,6 @@ def prepare(sides, module_map, groups, args):
     for side in sides.values():
         environments.set_warm(side, chosen)
     return hello["head"], chosen
-
-
-def check_tables(wanted, tables):
-    """Refuse tables that do not exist."""
-    if unknown := set(wanted) - set(tables):
-        raise GateError(f"no table {', '.join(sorted(unknown))}; there are {', '.join(tables)}")
 
 
 def check_environments(sides, hello):

@@ -88,11 +88,11 @@ class Apart:
         if task.job is None:
             return
         for path in files_of(task.job):
-            yield self._name(path), task.where
+            yield self._name(path), f"at {task.where}" if task.options is None else "of this command"
         if is_path(task.job.op):
             with contextlib.suppress(OSError, DmlError, ImportError):  # the check of the job notes them
                 for each in operation_of(task.job.op, self._directory).files:
-                    yield self._name(os.fspath(each.absolute())), f"the op {task.job.op}"
+                    yield self._name(os.fspath(each.absolute())), f"at the op {task.job.op}"
 
     def uses(self, path: str | os.PathLike[str]) -> bool:
         """Return whether a job reads or writes a file, or a folder around it as one."""
@@ -122,7 +122,7 @@ class Apart:
             for path in task.job.targets if task.job and self._suspects else ():
                 file = self._name(path)
                 if file in inputs:
-                    task.refuse("output", f"{path!r}, an input at {inputs[file]}", "a file that no job reads")
+                    task.refuse("output", f"{path!r}, an input {inputs[file]}", "a file that no job reads")
                 if file in targets:
                     task.refuse("output", *_twice(path, task, targets[file], "another file"))
                 if file in written:

@@ -132,6 +132,16 @@ def words(array: Array, word: np.dtype[Any]) -> Array:
     return np.asarray(SimpleNamespace(__array_interface__=span, owner=array))  # which keeps the memory alive
 
 
+def flat(array: Array) -> Array:
+    """Return the elements of an array in C order as a flat array; without a copy if they lie so in memory.
+
+    A read-only array has another type for Numba, for which kernels would be compiled again. The result is writable even
+    if `array` is not: write only to outputs.
+    """
+    array = np.ascontiguousarray(array).reshape(-1)
+    return array if array.flags.writeable or not array.size else words(array, array.dtype)
+
+
 @functools.lru_cache(maxsize=1024)
 def _span(
     shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, word: np.dtype[Any]

@@ -35,6 +35,7 @@ from dmlcpu.kernels.search.constants import (
 )
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.runtime.memory import flat
 from dmlcpu.runtime.records import LINE_CELLS, record_of
 from dmlcpu.search.vectors import Limits, Stored
 from dmlcpu.selection.plan import saturates
@@ -185,7 +186,7 @@ def _encode_rows(x: Array, frame: Frame, found: Encoded, most: int) -> int:
         share_cells=share_cells,
     )
     registry.find("search", "encode").kernel.for_parts(parts)(
-        x.reshape(-1),
+        flat(x),
         frame.centre,
         signs_of(depth),
         found.codes.reshape(-1),

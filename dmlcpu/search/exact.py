@@ -18,6 +18,7 @@ from dmlcpu.kernels import registry
 from dmlcpu.kernels.search.constants import DISTANCES, PRODUCTS, ROUNDED_PRODUCTS
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.runtime.memory import flat
 from dmlcpu.runtime.records import record_of
 from dmlcpu.search.codes import METRIC_NUMBERS, UNDERFLOW, Terms, plain, terms_of
 from dmlcpu.search.found import Found, best_of
@@ -314,9 +315,9 @@ def _refined(asked: _Asked, rows: Array, bounds: Array, candidates: Array, rests
     found, facts = Found.nothing(len(rows), asked.k), np.empty((len(rows), 2), np.int64)
     places = candidates
     if vectors.dtype not in (np.float32, np.float64):  # which kernels do not read
-        names, flat = np.unique(candidates, return_inverse=True)
+        names, places_of = np.unique(candidates, return_inverse=True)
         kept = np.maximum(names, 0)
-        places = np.where(candidates < 0, -1, flat.reshape(candidates.shape))
+        places = np.where(candidates < 0, -1, places_of.reshape(candidates.shape))
         vectors, squares = plain(vectors[kept]), squares[kept] if asked.metric == "cosine" else squares
     work = record_of(
         registry.load("search.refine.REFINE"),
@@ -329,8 +330,8 @@ def _refined(asked: _Asked, rows: Array, bounds: Array, candidates: Array, rests
     registry.find("search", "refine").kernel.for_parts(parts)(
         queries.reshape(-1),
         asked.terms.squares[rows],
-        vectors.reshape(-1),
-        squares,
+        flat(vectors),
+        flat(squares),
         bounds.reshape(-1),
         places.reshape(-1),
         rests,
@@ -380,8 +381,8 @@ def _score_block(asked: _Asked, rows: Array, found: Found) -> None:
         kernel(
             queries.reshape(-1),
             asked.terms.squares[rows],
-            block.reshape(-1),
-            asked.squares[part] if asked.metric == "cosine" else _NO_SQUARES,
+            flat(block),
+            flat(asked.squares[part]) if asked.metric == "cosine" else _NO_SQUARES,
             _NO_BITS if bits is None else bits.reshape(-1),
             floors,
             ranks.reshape(-1),

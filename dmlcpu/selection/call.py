@@ -11,6 +11,7 @@ from dmlcpu.common.regions import Tensor
 from dmlcpu.kernels.gemm.table import COLUMN_MAJOR, UNPACKED
 from dmlcpu.products.arguments import BYTE, flat_of
 from dmlcpu.products.packing import PackedMatrix
+from dmlcpu.runtime.memory import flat
 
 Rhs = Array | PackedMatrix
 
@@ -86,8 +87,8 @@ def arrays_of(operands: Operands) -> tuple[Any, ...]:
     numbers = [
         (ONE if place % 2 == 0 else NO_ZERO) if each is None else flat_of(each) for place, each in enumerate(parameters)
     ]
-    flat = [None if each is None else np.ascontiguousarray(each).reshape(-1) for each in (bias, row_bias, least)]
-    return a, b, numbers, flat[0], mask, *flat[1:]
+    others = [None if each is None else flat(each) for each in (bias, row_bias, least)]
+    return a, b, numbers, others[0], mask, *others[1:]
 
 
 def fill_value(order: Order) -> float | int:

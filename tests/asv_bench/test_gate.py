@@ -135,8 +135,9 @@ def test_what_the_map_calls_untimed_is_named(run, repository):
         (["HEAD~1"], {"dies": True}, "the process of head ended with status 3"),
         (["HEAD~1"], {"numpy": "3"}, "the versions differ"),
         (["HEAD~1"], {"folder": "/elsewhere"}, "which is not its own environment"),
-        (["HEAD~1", "--tables", "top_k"], {}, "no table top_k; there are newest"),
-        (["HEAD~1", "--cases", "nosuch"], {}, "no case of the tables is chosen"),
+        (["HEAD~1", "--tables", "nosuch"], {}, "no table nosuch; there are top_k, "),
+        (["HEAD~1", "--cases", "nosuch"], {}, "no case with 'nosuch' in its name is affected by the change; --all"),
+        (["HEAD~1", "--tables", "sort", "--all"], {}, "no case of the tables sort exists"),
     ],
 )
 def test_what_cannot_be_judged_is_said(run, arguments, head, words):
@@ -146,11 +147,10 @@ def test_what_cannot_be_judged_is_said(run, arguments, head, words):
     assert words in printed.err
 
 
-@pytest.mark.usefixtures("repository")
-def test_tables_are_checked_before_environments_are_made(monkeypatch, capsys):
-    monkeypatch.setattr(environments, "make", lambda *_: pytest.fail("environments are made"))
-    assert gate.main(["HEAD~1", "--tables", "top_k", "nosuch"]) == 2
-    assert capsys.readouterr().err.startswith("gate: no verdict: no table nosuch; there are argmax, at, ")
+def test_a_table_that_does_not_exist_is_named_also_if_nothing_was_touched(run):
+    code, printed = run("HEAD", "HEAD", "--tables", "nosuch")
+    assert code == 2
+    assert "no table nosuch" in printed.err
 
 
 @pytest.mark.parametrize(

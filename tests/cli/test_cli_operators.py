@@ -202,6 +202,10 @@ OUTPUTS = "allowed: a file or a folder, or RESULT=FILE for some of values, indic
             ["in/no.npy", "-o", "out/", "--k", "2"],
             "  top-k (out/no.npz): IN: 'in/no.npy', which does not exist; allowed: a file",
         ),
+        (
+            ["in/a.npy", "-o", "values=in/a.npy", "--k", "2"],
+            "  top-k (in/a.npy): -o: 'in/a.npy', an input of this command; allowed: a file that no job reads",
+        ),
         (["in/a.npy", "-o", "valeus=a.npy", "--k", "2"], f"dmlcpu: top-k: -o is valeus=a.npy; {OUTPUTS}"),
         (
             ["in/a.npy", "in/b.npy", "-o", "one", "--k", "2"],

@@ -149,6 +149,19 @@ def test_words_may_be_narrower_than_elements():
     assert memory.first_word(x.shape, memory.word_strides(x.strides, 8)) == 2
 
 
+@pytest.mark.parametrize("shape", [(), (0, 3), (5,), (2, 3)])
+@pytest.mark.parametrize("is_writeable", [True, False])
+def test_flat_elements(shape, is_writeable):
+    x = np.arange(np.prod(shape)).reshape(shape)
+    for each in (x, x.T, x[..., ::-1] if shape else x, np.broadcast_to(x, (2, *shape))):
+        view = each.view()
+        view.flags.writeable &= is_writeable
+        found = memory.flat(view)
+        assert found.tolist() == each.ravel().tolist()
+        assert found.flags.writeable or not found.size
+        assert np.may_share_memory(found, x) == (each.flags.c_contiguous and bool(found.size))
+
+
 def test_overlap():
     x = np.zeros((4, 4))
     assert memory.overlap(x, x[1:2])

@@ -10,7 +10,8 @@ from processes import run
 from dmlcpu import reference
 from dmlcpu.cli import warmup
 from dmlcpu.kernels import registry
-from dmlcpu.search import Int8Index
+from dmlcpu.runtime.threads import use_budget
+from dmlcpu.search import FloatIndex, Int8Index
 from dmlcpu.search.examples import TYPES, examples
 from dmlcpu.search.functions import knn
 
@@ -58,6 +59,29 @@ def test_examples_give_the_reference(dtype):
     for example in examples(dtype):
         for found, expected in zip(knn(**example), reference.knn(**example), strict=True):
             assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("metric", ["ip", "l2", "cosine"])
+@pytest.mark.parametrize("count", [90, 6000])
+def test_read_only_vectors_have_the_same_kernels(tmp_path, metric, count):
+    x = np.random.default_rng(0).random((count, 7)).astype(np.float32)
+    mask = np.arange(count) % 3 > 0
+
+    def searched(index):
+        return [part.tobytes() for rows in (1, 40) for part in index.search(x[:rows], 4, mask=mask)]
+
+    with use_budget(2, grain=1):
+        index = FloatIndex(x, metric)
+        expected = searched(index)
+        index.save(tmp_path / "x.index")
+        np.save(tmp_path / "x.npy", x)
+        read_only = x.copy()
+        read_only.flags.writeable = False
+        before = warmup._counts()
+        for vectors in (read_only, tmp_path / "x.npy"):
+            assert searched(FloatIndex(vectors, metric)) == expected
+        assert searched(FloatIndex.load(tmp_path / "x.index")) == expected
+    assert warmup._counts() == before
 
 
 def test_warm_up_compiles_all_that_searches_need():
