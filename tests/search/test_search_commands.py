@@ -188,13 +188,13 @@ WITHIN = "within an input or an output; allowed: a file outside of it"
         ("query link q.npy -k 1 -o a.index/new.npz", f"'a.index/new.npz', {WITHIN}"),
         ("query plain q.npy -k 1 -o plain/new.npz", f"'plain/new.npz', {WITHIN}"),
         ("query plain q.npy -k 1 -o plain/vectors.zarr", f"'plain/vectors.zarr', {WITHIN}"),
-        ("query a.index q.npz::q -k 1 -o q.npz", "'q.npz', an input at search query; allowed: a file that no job"),
-        ("query a.index q.npy -k 1 -o link.npz --mask mask.npz", "'link.npz', an input at search query; allowed"),
-        ("query a.index q.npy -k 1 -o file:mask.npz --allowlist mask.npz", "mask.npz', an input at search query"),
+        ("query a.index q.npz::q -k 1 -o q.npz", "'q.npz', an input of this command; allowed: a file that no job"),
+        ("query a.index q.npy -k 1 -o link.npz --mask mask.npz", "'link.npz', an input of this command; allowed"),
+        ("query a.index q.npy -k 1 -o file:mask.npz --allowlist mask.npz", "mask.npz', an input of this command"),
         ("query a.index q.npy -k 1 -o o.zarr --exclude o.zarr/mask.npy", "'o.zarr', which an input is within; allowed"),
         ("build a.index/vectors.npy -o a.index", "'a.index', which an input is within; allowed: a folder without"),
         ("build plain/vectors.npy -o plain", "'plain', which an input is within; allowed: a folder without"),
-        ("build o.zarr::mask -o o.zarr", "'o.zarr', an input at search build; allowed: a file that no job reads"),
+        ("build o.zarr::mask -o o.zarr", "'o.zarr', an input of this command; allowed: a file that no job reads"),
     ],
 )
 def test_no_input_is_overwritten(folder, capsys, command, found):
