@@ -32,7 +32,12 @@ SETTINGS = {
 # Each version compiles the kernels anew, which takes minutes: so the digests stand for the comparisons with the
 # reference. No test needs a package that may have no wheels.
 BITS = ["tests/conformance/test_stored_digests.py", "tests/search/test_random_searches.py"]
-OF_VERSIONS = [f"tests/runtime/test_{name}.py" for name in ("array_objects", "cache", "jit")]
+OF_VERSIONS = [
+    "tests/runtime/test_cache.py",
+    "tests/runtime/test_jit.py",
+    "tests/runtime/test_memory.py",
+    "tests/runtime/test_results.py",
+]
 TOOLS = ["hypothesis", "ml_dtypes", "pytest", "pytest-xdist", "threadpoolctl"]
 
 

@@ -1,4 +1,4 @@
-"""The tests that documents name are there, and the table of versions has the sessions of noxfile.py."""
+"""The tests that documents and scripts name are there, and the table of versions has the sessions of noxfile.py."""
 
 import ast
 import re
@@ -25,6 +25,21 @@ def test_tests_that_a_page_names_are_there(page):
     for file, name in named:
         functions = [node.name for node in ast.parse((ROOT / file).read_text("utf-8")).body if hasattr(node, "name")]
         assert name in functions, f"{file}::{name}"
+
+
+SCRIPTS = ["noxfile.py", ".ci/run", ".ci/packages", ".ci/arm64", "CONTRIBUTING.md", "docs/testing.rst"]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_files_of_tests_that_a_script_names_are_there(script):
+    """pytest runs no test at all if one of its files is missing."""
+    named = re.findall(r"\btests/[\w./{},]*[\w/]", (ROOT / script).read_text("utf-8"))
+    assert named
+    for each in named:
+        before, _, rest = each.partition("{")
+        names, _, after = rest.partition("}")
+        for name in names.split(","):
+            assert (ROOT / f"{before}{name}{after}").exists()
 
 
 def test_every_promise_names_a_test():
