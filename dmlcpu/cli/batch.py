@@ -135,7 +135,8 @@ def _show_result(result: Any, jobs: Any, args: argparse.Namespace) -> int:
         parts = [f"{count} {what}" for what, count in counts.items() if count] or ["no jobs"]
         before = "interrupted: " if result.interrupted else ""
         continues = result.interrupted and manifest_of(jobs, args.manifest)
-        again = ". Run the same command again to continue." if continues else ""
+        changed = " without --force" if args.force else ""
+        again = f". Run the same command again{changed} to continue." if continues else ""
         tell(f"{before}{', '.join(parts)}, in {result.seconds:.1f} s{again}")
     return int(result.exit_code)
 
