@@ -41,7 +41,7 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     """Add the arguments of all commands that run jobs; manifest: the default, in words."""
     what = parser.add_argument_group("what is run")
     what.add_argument("--keep-going", action="store_true", help="run the valid jobs even if others are invalid")
-    as_you_go = "check the files of each job just before the job runs, so the first job starts immediately"
+    as_you_go = "check the files of each job just before the job runs, so the first job starts soon"
     what.add_argument("--check-as-you-go", action="store_true", help=as_you_go)
     what.add_argument("--fail-fast", action="store_true", help="stop after the first failure")
     what.add_argument("--max-failures", type=at_least(1), metavar="N", help="stop after N failures")
@@ -135,7 +135,8 @@ def _show_result(result: Any, jobs: Any, args: argparse.Namespace) -> int:
         parts = [f"{count} {what}" for what, count in counts.items() if count] or ["no jobs"]
         before = "interrupted: " if result.interrupted else ""
         continues = result.interrupted and manifest_of(jobs, args.manifest)
-        again = ". Run the same command again to continue." if continues else ""
+        changed = " without --force" if args.force else ""
+        again = f". Run the same command again{changed} to continue." if continues else ""
         tell(f"{before}{', '.join(parts)}, in {result.seconds:.1f} s{again}")
     return int(result.exit_code)
 

@@ -22,6 +22,12 @@ class Form(NamedTuple):
         return packed_strides(self.shape, self.dtype.itemsize) if self.strides is None else self.strides
 
     @property
+    def is_packed(self) -> bool:
+        """Whether it is packed in C order; the stride of a dimension of size 1, as ``x[None]`` has, does not matter."""
+        packed = packed_strides(self.shape, self.dtype.itemsize)
+        return all(n == 1 or own == step for n, own, step in zip(self.shape, self.steps, packed, strict=True))
+
+    @property
     def nbytes(self) -> int:
         """The bytes of its elements."""
         return math.prod(self.shape) * int(self.dtype.itemsize)

@@ -87,12 +87,14 @@ class Apart:
         """Yield the files that a job reads, each with the place that names it."""
         if task.job is None:
             return
+        is_command = task.options is not None
         for path in files_of(task.job):
-            yield self._name(path), f"at {task.where}" if task.options is None else "of this command"
+            yield self._name(path), "of this command" if is_command else f"at {task.where}"
         if is_path(task.job.op):
             with contextlib.suppress(OSError, DmlError, ImportError):  # the check of the job notes them
                 for each in operation_of(task.job.op, self._directory).files:
-                    yield self._name(os.fspath(each.absolute())), f"at the op {task.job.op}"
+                    where = "of this command" if is_command else f"at the op {task.job.op}"
+                    yield self._name(os.fspath(each.absolute())), where
 
     def uses(self, path: str | os.PathLike[str]) -> bool:
         """Return whether a job reads or writes a file, or a folder around it as one."""

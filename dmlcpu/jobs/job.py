@@ -124,7 +124,7 @@ def _for_each_file(place: Place, members: dict[str, Any], directory: Path) -> It
             place.refuse("files", "given together with glob", "one of the two")
         paths = _matching(place, pattern, directory)
         if not paths and not place.errors:
-            folder = os.path.abspath(directory)
+            folder = directory.absolute()  # not abspath: `..` after a link leads elsewhere
             place.refuse("glob", f"{pattern!r}, which matches no file", f"a pattern of files in {folder}")
     for member, path in _outputs(members.get("output", {})).items() if len(paths) > 1 else ():
         if "{" not in path:  # it would be the same file for all

@@ -247,8 +247,11 @@ def run_jobs(
         except (WorkerError, KeyboardInterrupt) as error:
             how = "; without a manifest the same run again runs all"
             if prepared.manifest:
-                how = f", as {prepared.manifest.path} records; the same run again does the others"
-            if isinstance(error, KeyboardInterrupt):  # the second one, so the caller gets no result
+                again = "the same run again without force" if force else "the same run again"
+                how = f", as {prepared.manifest.path} records; {again} does the others"
+                if (lines := prepared.manifest.lines) and lines.error:
+                    how = f"; {prepared.manifest.path} does not record all: {lines.error.strerror}"
+            if isinstance(error, KeyboardInterrupt):  # it ends the run at once, so the caller gets no result
                 found = run.result()
                 display.say(f"{found.done} done, {found.failed} failed, {found.not_run} not run{how}")
                 raise

@@ -82,7 +82,7 @@ def _plan(x: Form, y: Form, results: tuple[Tensor, ...], budget: Budget) -> Prep
     of_x, of_y = layout_of(x), layout_of(y)
     one = (1,) * len(x.shape), (0,) * len(x.shape)
     row, work, parts = cut(NAME, (of_x, Layout(*one, "float32"), Layout(*one, of_y.type), of_y), budget)
-    if parts == 1 and all(each.steps == packed_strides(each.shape, each.dtype.itemsize) for each in (x, y)):
+    if parts == 1 and x.is_packed and y.is_packed:
         return _plan_rows(1, _as_row(x), _as_row(y), results, budget)
     find_range, settle = (registry.find(NAME, name).kernel for name in ("range", "settle"))
     return Plan(

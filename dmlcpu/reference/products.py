@@ -1,5 +1,6 @@
 """Products of bytes in plain NumPy."""
 
+import math
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -181,7 +182,7 @@ def matmul_top_k(
             scores = np.where(scores == scores, scores, np.float32(np.nan))
     if mask is None and exclude is None:
         return MatmulTopK(*top_k(scores, k, mode=mode, nan=nan, out=out))
-    rows = scores.reshape(-1, scores.shape[-1])
+    rows = scores.reshape(math.prod(scores.shape[:-1]), scores.shape[-1])
     allowed = np.broadcast_to(True if mask is None else np.asarray(mask, bool), rows.shape) & ~_excluded(exclude, rows)
     limits = (-np.inf, np.inf) if scores.dtype == np.float32 else (np.iinfo(np.int32).min, np.iinfo(np.int32).max)
     values = np.full((*scores.shape[:-1], k), limits[mode == "smallest"], scores.dtype)

@@ -139,7 +139,9 @@ def flat(array: Array) -> Array:
     if `array` is not: write only to outputs.
     """
     array = np.ascontiguousarray(array).reshape(-1)
-    return array if array.flags.writeable or not array.size else words(array, array.dtype)
+    if array.flags.writeable:
+        return array
+    return words(array, array.dtype) if array.size else array.copy()
 
 
 @functools.lru_cache(maxsize=1024)

@@ -129,12 +129,13 @@ def semantic_search(
         if index.metric == "l2":
             raise DmlError(operator, "corpus_embeddings.metric", "'l2'", "'cosine', 'ip'")
     else:
-        given = _detached(corpus_embeddings)
+        given = _detached("corpus_embeddings", corpus_embeddings)
         given = as_vectors(operator, "corpus_embeddings", given[None] if given.ndim == 1 else given)
         metric: Metric = "cosine" if name in _COSINES else "ip"
         with _errors_name(operator, vectors="corpus_embeddings"):
             index = Int8Index(given, metric) if given.dtype.itemsize == 1 else FloatIndex(given, metric)
-    queries = as_vectors(operator, "query_embeddings", _detached(query_embeddings), index.d)
+    queries = _detached("query_embeddings", query_embeddings)
+    queries = as_vectors(operator, "query_embeddings", queries, index.d)
     options = {"rescore": rescore} if isinstance(index, Int8Index) and index.has_floats else {}
     with _errors_name(operator, queries="query_embeddings"):
         scores, found = index.search(queries, top_k, **options)[:2]
@@ -145,14 +146,22 @@ def semantic_search(
 @contextlib.contextmanager
 def _errors_name(operator: str, **arguments: str) -> Iterator[None]:
     """Name the function, and its arguments, in errors of the index that it uses."""
+
+    def named(field: str) -> str:
+        return re.sub(r"^\w+", lambda name: arguments.get(name[0], name[0]), field)
+
     try:
         yield
     except DmlError as error:
-        field = re.sub(r"^\w+", lambda name: arguments.get(name[0], name[0]), error.field)
-        raise type(error)(operator, field, error.found, error.allowed) from None
+        raise type(error)(operator, named(error.field), error.found, error.allowed) from None
+    except TypeError as error:  # a value of the wrong Python type
+        match = re.match(r"(?:Float|Int8)Index(?:\.search)?: (.*)", str(error), re.DOTALL)
+        if match is None:
+            raise
+        raise TypeError(f"{operator}: {named(match[1])}") from error.__cause__
 
 
-def _detached(embeddings: Any) -> Array:
+def _detached(field: str, embeddings: Any) -> Array:
     """Return embeddings as an array; PyTorch's tensors may require gradients."""
     value = embeddings.detach() if hasattr(embeddings, "detach") else embeddings
-    return as_numbers("semantic_search", "embeddings", value)
+    return as_numbers("semantic_search", field, value)

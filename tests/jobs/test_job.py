@@ -232,8 +232,11 @@ def test_one_output_for_several_inputs(tmp_path: Path) -> None:
 
 
 def test_a_pattern_that_matches_nothing(tmp_path: Path) -> None:
-    expected = [f"glob: 'in/*.npy', which matches no file; allowed: a pattern of files in {tmp_path}"]
-    assert faults(tmp_path, **MEMBERS, glob="in/*.npy") == expected
+    (tmp_path / "real" / "folder").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "folder")
+    for folder in (tmp_path, tmp_path / "link" / ".."):
+        expected = [f"glob: 'in/*.npy', which matches no file; allowed: a pattern of files in {folder}"]
+        assert faults(folder, **MEMBERS, glob="in/*.npy") == expected
 
 
 def test_lists_in_lists(tmp_path: Path) -> None:

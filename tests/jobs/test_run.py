@@ -222,9 +222,9 @@ def test_it_is_told_when_kernels_are_compiled(
     assert capsys.readouterr().err == f"dmlcpu: {COMPILING}\n"
 
 
-@pytest.mark.parametrize("manifest", [False, True])
+@pytest.mark.parametrize(("manifest", "force"), [(False, False), (True, False), (True, True)])
 def test_it_is_told_what_is_done_when_workers_are_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifest: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifest: bool, force: bool
 ) -> None:
     def losing(*args: Any, **more: Any) -> Any:
         yield from itertools.islice(real(*args, **more), 2)
@@ -235,8 +235,8 @@ def test_it_is_told_what_is_done_when_workers_are_lost(
     monkeypatch.setattr(JobsRun, "outcomes", losing)
     jobs = save_jobs(tmp_path, each_best(3))
     with pytest.raises(WorkerError) as error:
-        run_jobs(jobs if manifest else each_best(3), directory=tmp_path)
-    how = f"as {jobs}.manifest.jsonl records; the same run again does the others"
+        run_jobs(jobs if manifest else each_best(3), directory=tmp_path, force=force)
+    how = f"as {jobs}.manifest.jsonl records; the same run again{' without force' if force else ''} does the others"
     how = how if manifest else "without a manifest the same run again runs all"
     sign = "," if manifest else ";"
     assert str(error.value) == f"the cluster's scheduler is gone\n  2 of 3 jobs are done{sign} {how}"

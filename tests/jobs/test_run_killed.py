@@ -130,8 +130,8 @@ def recorded(jobs: Path) -> int:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize(
     "options",
-    [[], pytest.param(["--jobs", "2"], marks=pytest.mark.slow)],
-    ids=["1", "2"],
+    [[], ["--force"], pytest.param(["--jobs", "2"], marks=pytest.mark.slow)],
+    ids=["1", "forced", "2"],
 )
 def test_stopped_once(
     jobs: Path, undisturbed: Path, marked: dict[str, str], number: signal.Signals, options: list[str]
@@ -149,7 +149,8 @@ def test_stopped_once(
     asked, summary = run.stderr.splitlines()
     assert asked == f"dmlcpu: {number.name}: finishing the running jobs; send it again to stop at once"
     assert summary.startswith(f"dmlcpu: interrupted: {done} done, {COUNT - done} not run, in ")
-    assert summary.endswith(" s. Run the same command again to continue.")
+    changed = " without --force" if "--force" in options else ""
+    assert summary.endswith(f" s. Run the same command again{changed} to continue.")
     assert '"interrupted": true' in run.stdout
     again = commands.run("batch", jobs, "--log", log)
     first, last = again.stderr.splitlines()

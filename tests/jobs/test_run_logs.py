@@ -19,6 +19,7 @@ from job_files import (
 
 from dmlcpu.batch import run_jobs
 from dmlcpu.errors import DmlError
+from dmlcpu.jobs.run import JobsRun
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
 
@@ -73,6 +74,31 @@ def test_a_log_or_manifest_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Mo
     for number in range(3):
         assert_best(tmp_path, f"{number:04}")
     assert run_jobs(jobs, **options).done == (3 if what == "manifest" else 0)
+
+
+def test_an_interrupted_run_with_a_manifest_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dmlcpu.jobs import lines
+
+    def outcomes(*args: Any) -> Any:
+        for number, found in enumerate(real(*args)):
+            yield found
+            if number == 1:
+                raise KeyboardInterrupt
+            patch.setattr(lines.os, "write", write)
+
+    def write(file: int, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    save_inputs(tmp_path, 3)
+    jobs, manifest, real = save_jobs(tmp_path, each_best(3)), tmp_path / "manifest", JobsRun.outcomes
+    with monkeypatch.context() as patch:
+        patch.setattr(JobsRun, "outcomes", outcomes)
+        with pytest.raises(KeyboardInterrupt):
+            run_jobs(jobs, manifest=manifest, progress=True)
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"dmlcpu: 2 done, 0 failed, 1 not run; {manifest} does not record all: No space left on device"
 
 
 def test_a_log_that_cannot_be_made(tmp_path: Path) -> None:

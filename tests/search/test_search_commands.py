@@ -186,6 +186,7 @@ WITHIN = "within an input or an output; allowed: a file outside of it"
     [
         ("query a.index q.npy -k 1 -o a.index/vectors.npz", f"'a.index/vectors.npz', {WITHIN}"),
         ("query link q.npy -k 1 -o a.index/new.npz", f"'a.index/new.npz', {WITHIN}"),
+        ("query a.index q.npy -k 1 -o a.index/vectors.npy", "'a.index/vectors.npy', an input of this command; allowed"),
         ("query plain q.npy -k 1 -o plain/new.npz", f"'plain/new.npz', {WITHIN}"),
         ("query plain q.npy -k 1 -o plain/vectors.zarr", f"'plain/vectors.zarr', {WITHIN}"),
         ("query a.index q.npz::q -k 1 -o q.npz", "'q.npz', an input of this command; allowed: a file that no job"),

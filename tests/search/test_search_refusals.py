@@ -227,3 +227,22 @@ def test_wrong_kinds():
         Int8Index(BYTES, 3)
     with pytest.raises(TypeError, match="knn: metric is 3; allowed"):
         knn(BYTES, BYTES, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: knn(None, FLOATS, 1), "knn: queries is NoneType; allowed"),
+        (lambda: knn(object(), BYTES, 1), "knn: queries is object; allowed"),
+        (
+            lambda: semantic_search(FLOATS, Int8Index(FLOATS, floats=True), rescore="4"),
+            "semantic_search: rescore is '4'",
+        ),
+        (lambda: semantic_search(None, FLOATS), "semantic_search: query_embeddings is NoneType; allowed"),
+        (lambda: semantic_search(FLOATS, None), "semantic_search: corpus_embeddings is NoneType; allowed"),
+    ],
+)
+def test_wrong_kinds_name_the_function_and_its_argument(call, message):
+    with pytest.raises(TypeError) as caught:
+        call()
+    assert str(caught.value).startswith(message)

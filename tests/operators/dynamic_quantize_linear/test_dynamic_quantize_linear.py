@@ -40,9 +40,10 @@ def test_by_hand(x, dtype, y, scale, zero_point):
 
 
 @pytest.mark.parametrize("shape", [(), (6,), (2, 3)])
-def test_packed_read_only_arrays_are_quantized_by_the_same_kernels(shape):
+@pytest.mark.parametrize("place", [..., None, (..., None)], ids=["as it is", "one more first", "one more last"])
+def test_packed_read_only_arrays_are_quantized_by_the_same_kernels(shape, place):
     x = np.ones(shape, np.float32)
-    (writeable, _), (frozen, _) = (request(each, None, np.uint8, None) for each in (x, read_only(x)))
+    (writeable, _), (frozen, _) = (request(each[place], None, np.uint8, None) for each in (x, read_only(x)))
     assert writeable != frozen
     plans = [plan_for_now(prepare, key) for key in (writeable, frozen)]
     assert plans[0].settle.func is plans[1].settle.func

@@ -26,7 +26,7 @@ def restrictions(rng, rows, columns):
 
 
 @pytest.mark.parametrize("rows", [1, 3, 40])
-@pytest.mark.parametrize("columns", [1, 33, 500])
+@pytest.mark.parametrize("columns", [0, 1, 33, 500])
 def test_only_columns_that_are_allowed_are_selected(rows, columns):
     rng = np.random.default_rng(rows * columns)
     a, vectors = rng.integers(-3, 4, (rows, 20)).astype(np.int8), rng.integers(-3, 4, (columns, 20)).astype(np.int8)
