@@ -42,6 +42,7 @@ class Lines:
         make_folder(os.fspath(path.parent))
         self.path = path
         self.file = _opened(path)
+        self._end = 0  # the file's size after the last write: a whole line ends there
         self._pending = b""
         self._unwritten: OSError | None = None  # why the pending lines are not in the file
         self._lost: OSError | None = None  # why lines that are in the file may not be on the disk
@@ -81,7 +82,7 @@ class Lines:
         try:
             size = os.fstat(self.file).st_size
             content = self._pending
-            if size:
+            if size and size != self._end:  # others have written
                 os.lseek(self.file, size - 1, os.SEEK_SET)
                 if os.read(self.file, 1) != b"\n":  # the last line has no end: a machine has lost power
                     content = b"\n" + content
@@ -89,6 +90,7 @@ class Lines:
             if written < len(content):
                 os.ftruncate(self.file, size)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # nothing else takes a part of a write
+            self._end = size + written
         except OSError as error:
             error.filename = str(self.path)
             self._unwritten = error

@@ -3,6 +3,7 @@ import tracemalloc
 import warnings
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from writing import check_reads, write
 
 from dmlcpu.files import FileError, open_source
+from dmlcpu.files.npz import save
 
 ARRAYS = {
     "values": np.arange(24.0).reshape(2, 3, 4),
@@ -42,6 +44,27 @@ def test_writes_what_numpy_writes(tmp_path: Path) -> None:
     write(tmp_path / "y.npz", **arrays)
     np.savez(tmp_path / "numpy.npz", **arrays)
     assert (tmp_path / "y.npz").read_bytes() == (tmp_path / "numpy.npz").read_bytes()
+
+
+@pytest.mark.parametrize(("count", "is_small"), [(100, True), (1 << 18, False)])
+def test_small_arrays_are_written_at_once(tmp_path: Path, count: int, is_small: bool) -> None:
+    class Counted(io.FileIO):
+        calls = 0
+
+        def write(self, data: Any) -> int | None:
+            self.calls += 1
+            return super().write(data)
+
+        def seek(self, *where: int) -> int:
+            self.calls += 1
+            return super().seek(*where)
+
+    arrays = {"x": np.arange(count, dtype=np.float32), "y": np.zeros(2)}
+    with Counted(tmp_path / "x.npz", "wb") as file:
+        save(file, arrays)
+        assert (file.calls == 1) == is_small
+    with np.load(tmp_path / "x.npz") as found:
+        assert {name: found[name].tolist() for name in found} == {name: x.tolist() for name, x in arrays.items()}
 
 
 def test_bfloat16(tmp_path: Path) -> None:
