@@ -40,7 +40,7 @@ def uninterrupted(function: Callable[..., Any], *args: Any) -> Any:
     working.acquire()
 
     def work() -> None:
-        nonlocal result, error
+        nonlocal function, args, result, error
         try:
             with global_compiler_lock, _waited_for():
                 # The interpreter ends if it is closed: the result is not needed then.
@@ -48,6 +48,7 @@ def uninterrupted(function: Callable[..., Any], *args: Any) -> Any:
         except BaseException as raised:
             error = raised
         finally:
+            del function, args  # the thread may end a moment after the call, and would keep arrays in memory
             working.release()
 
     try:

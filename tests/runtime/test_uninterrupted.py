@@ -335,3 +335,25 @@ def test_a_first_call_starts_no_thread_that_stays():
     dmlcpu.top_k(np.arange(6, dtype=np.float16), 2)
     uninterrupted(worker)
     assert threading.active_count() == before
+
+
+def test_a_thread_that_ends_late_keeps_no_arguments(monkeypatch):
+    allocate = module.allocate_lock
+
+    class Lock:
+        def __init__(self):
+            self.lock = allocate()
+            self.acquire = self.lock.acquire
+
+        def release(self):
+            self.lock.release()
+            late.wait(10)
+
+    late = threading.Event()
+    monkeypatch.setattr(module, "allocate_lock", Lock)
+    x = np.ones(3)
+    kept = weakref.ref(x)
+    assert uninterrupted(np.sum, x) == 3
+    del x
+    assert kept() is None
+    late.set()
