@@ -7,7 +7,7 @@ A block of a text between these two lines is made from the data (in Markdown, HT
 
 selections.py says what a name stands for. Each machine also has a page of all its cells, with charts. A ratio of times
 is either in such a block or in a paragraph that names the day of the measurement. dated.json has the numbers of these
-paragraphs, so that a changed digit shows in the difference of a second file.
+paragraphs and of those with a time, so that a changed digit shows in the difference of a second file.
 """
 
 import difflib
@@ -43,6 +43,7 @@ RATIO = re.compile(
     rf"|{PART}\s+(?:of(?:\s+[\w']+){{1,3}}\s+(?:time|speed)|longer|slower|faster)\b"
 )
 DAY = re.compile(r"\b20\d\d-\d\d-\d\d\b")
+TIME = re.compile(r"\d (?:us|ms|s|seconds?|minutes?)\b|\d [GM]B/s")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 WIDTH = 130  # of a line of a sentence
 
@@ -93,10 +94,10 @@ def loose():
 
 
 def numbers_of_dated():
-    """Return the file of the numbers in paragraphs that name a day, and its text."""
+    """Return the file of the numbers in paragraphs that name a day or a time, and its text."""
     numbers = {}
     for path, _, paragraph in paragraphs():
-        if DAY.search(paragraph[0]):
+        if DAY.search(paragraph[0]) or TIME.search(paragraph[0]):
             page = path.relative_to(ROOT).as_posix()
             numbers.setdefault(page, []).append(" ".join(NUMBER.findall(paragraph[0])))
     return {ROOT / "asv_bench" / "dated.json": json.dumps(numbers, indent=1) + "\n"}

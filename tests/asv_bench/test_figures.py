@@ -184,8 +184,9 @@ def test_a_loose_ratio_fails_the_check(undrawn, capsys):
     assert "docs/page_of_x.rst:1: 'takes 3.8x as long' is neither in a block" in capsys.readouterr().out
 
 
-def test_one_other_digit_in_a_dated_paragraph_fails_the_check(undrawn, capsys):
-    page, text = undrawn / "docs" / "page_of_x.rst", "On 2026-01-02 it took 3.8x as long:\n1,024 of 4.\n\nIn 2.\n"
+@pytest.mark.parametrize("measured", ["On 2026-01-02 it took 3.8x as long:\n1,024 of 4.", "57 ms for 4,\n1.5 GB/s"])
+def test_one_other_digit_in_a_measured_paragraph_fails_the_check(undrawn, capsys, measured):
+    page, text = undrawn / "docs" / "page_of_x.rst", f"{measured}\n\nIn 2.\n"
     page.write_text(text, "utf-8")
     figures.main()
     for place, digit in enumerate(text[: text.index("In")]):
