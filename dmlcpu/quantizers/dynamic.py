@@ -102,7 +102,7 @@ def _plan(x: Form, y: Form, results: tuple[Tensor, ...], budget: Budget) -> Prep
 
 
 def _as_row(form: Form) -> Form:
-    """Return the form of a packed array as one row; strides that are given, as of a read-only array, stay given."""
+    """Return the form of a packed array as one row. A read-only array has strides in its form, and so has the row."""
     flat = 1, math.prod(form.shape)
     return Form(flat, form.dtype, None if form.strides is None else packed_strides(flat, form.dtype.itemsize))
 
